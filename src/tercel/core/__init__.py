@@ -1,0 +1,16 @@
+"""The rules. Pure: no I/O, no clock, no chance. Time comes in as `now` (seconds since the epoch).
+
+model       what a job, an outcome, a worker's description are
+states      the life of a task, as a table
+intervals   sets of task numbers as ranges: ten million queued tasks are one pair
+commands    lines and arrays that people type -> what is run
+selectors   37, 37.99, 37.0-9, last, all
+changes     what must be made durable, in domain verbs
+ledger      jobs, workers, attempts and leases: the state that the machine moves
+ready       which job is next, by class of need
+dispatch    who is offered what: credit, offers ahead, take-back
+machine     events in; changes to commit and effects to perform out
+agent       the worker's side: what it holds, owes and may forget
+explain     why a task is not running
+invariants  what must be true of a ledger at every moment
+"""

@@ -1,0 +1,125 @@
+"""What must be made durable, in domain verbs. A store applies a batch of these in one transaction.
+
+The machine emits them in an order in which they may be applied one after the other. Applying a batch twice
+must give the same state as once: after a failed commit the same batch is handed over again.
+"""
+
+import msgspec
+
+from tercel.core.intervals import Range
+from tercel.core.model import JobRow, Lease, Outcome, Token
+from tercel.core.states import TaskState
+
+
+class JobAdded(msgspec.Struct, frozen=True):
+    job: JobRow
+    lines: tuple[str, ...] = ()
+    """One command line per task, in order of task number, if the job has them."""
+
+
+class Leased(msgspec.Struct, frozen=True):
+    lease: Lease
+
+
+class LeaseClosed(msgspec.Struct, frozen=True):
+    id: int
+
+
+class Concluded(msgspec.Struct, frozen=True):
+    """A task's one terminal record."""
+
+    outcome: Outcome
+
+
+class AttemptSpent(msgspec.Struct, frozen=True):
+    """An attempt that failed and whose task is tried again: kept in the task's history."""
+
+    outcome: Outcome
+
+
+class SpanConcluded(msgspec.Struct, frozen=True):
+    """Tasks that ended without an attempt's report (cancelled): one row however many."""
+
+    job: int
+    first: int
+    last: int
+    state: TaskState
+    at: float
+    reason: str
+
+
+class Reopened(msgspec.Struct, frozen=True):
+    """Ended tasks that are to be run again: their records move into their history."""
+
+    job: int
+    ranges: tuple[Range, ...]
+
+
+class JobEnded(msgspec.Struct, frozen=True):
+    job: int
+    at: float
+    finished: int
+    failed: int
+    cancelled: int
+
+
+class JobResumed(msgspec.Struct, frozen=True):
+    """A job that had ended has unfinished tasks again."""
+
+    job: int
+
+
+class OutputKept(msgspec.Struct, frozen=True):
+    """A compressed piece (zlib) of an attempt's output. Committed before the report that refers to it."""
+
+    attempt: int
+    stream: str
+    """`out` or `err`."""
+    number: int
+    data: bytes
+
+
+class TokenAdded(msgspec.Struct, frozen=True):
+    token: Token
+
+
+class TokenRevoked(msgspec.Struct, frozen=True):
+    id: str
+
+
+Change = (
+    JobAdded
+    | Leased
+    | LeaseClosed
+    | Concluded
+    | AttemptSpent
+    | SpanConcluded
+    | Reopened
+    | JobEnded
+    | JobResumed
+    | OutputKept
+    | TokenAdded
+    | TokenRevoked
+)
+
+
+class LiveJob(msgspec.Struct, frozen=True):
+    """A job with unfinished tasks, as a store hands it back after a restart."""
+
+    job: JobRow
+    finished: list[Range]
+    failed: list[Range]
+    cancelled: list[Range]
+    failures: dict[int, int]
+    """How many of its retries each unfinished task has spent, for those that spent any."""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Everything a manager needs to go on. Its size follows what is unfinished, not what ever was."""
+
+    epoch: int
+    """Grows by one at every opening: attempt ids are made from it and so never repeat."""
+    next_job: int
+    jobs: list[LiveJob]
+    leases: list[Lease]
+    tokens: list[Token]

@@ -1,0 +1,211 @@
+"""What people type -> what is run: arrays, shell lines, sizes and times; and the limits of a submission."""
+
+import math
+import re
+import shlex
+from collections.abc import Sequence
+
+from tercel.core.errors import UsageError
+from tercel.core.intervals import IntervalSet, Range
+from tercel.core.model import MAX_PRIORITY, MAX_RANGES, MAX_TASKS, JobSpec
+
+MAX_ARGV_BYTES = 128 * 1024
+MAX_LINE_BYTES = 64 * 1024
+MAX_ENV_BYTES = 128 * 1024
+MAX_NAME = 256
+MAX_TASK_NUMBER = 2**31 - 1
+MAX_CPUS = 1_000_000
+MAX_MEM_BYTES = 2**60
+MAX_SECONDS = 10 * 365 * 86400
+MAX_RETRIES = 1_000_000
+MAX_OUTPUT_BYTES = 2**30
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=\- \t'\"]+")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_SHELL_WORDS = frozenset(
+    "if then else elif fi for while until do done case esac in function select time coproc "
+    ". : [ alias bg bind break builtin caller cd command compgen complete continue declare dirs disown eval "
+    "exec exit export fc fg getopts hash help history jobs let local logout mapfile popd pushd read readarray "
+    "readonly return set shift shopt source suspend test times trap type typeset ulimit umask unalias unset "
+    "wait true false echo printf pwd kill enable".split()
+)
+_DIRECT_BUILTINS = frozenset({"true", "false", "echo", "printf", "pwd", "kill", "test", "["})
+"""Shell builtins that stand in every PATH as programs with the same meaning."""
+_ARRAY_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+
+
+def plain_argv(line: str) -> list[str] | None:
+    """The words of a line that needs no shell, or None: starting it directly is twice as fast."""
+    if not _PLAIN.fullmatch(line):
+        return None
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return None
+    if not words or _ASSIGNMENT.match(words[0]):
+        return None
+    if words[0] in _SHELL_WORDS and words[0] not in _DIRECT_BUILTINS:
+        return None
+    return words
+
+
+def parse_array(text: str) -> tuple[list[Range], int]:
+    """`0-99:2%10,200` -> (ranges of task numbers, at most so many at a time; 0 for no limit)."""
+    body, percent, limit_text = text.strip().partition("%")
+    limit = 0
+    if percent:
+        if (
+            not limit_text.isascii()
+            or not limit_text.isdigit()
+            or not 0 < int(limit_text[:12]) <= MAX_TASK_NUMBER
+        ):
+            raise UsageError(
+                f"array {text!r}: after % comes how many may run at a time, as in 0-99%10", "array"
+            )
+        limit = int(limit_text)
+    numbers = IntervalSet()
+    for part in body.split(","):
+        _add_part(numbers, part.strip(), text)
+    if len(numbers) > MAX_TASKS:
+        raise UsageError(f"array {text!r} has {len(numbers):,} tasks; at most {MAX_TASKS:,} per job", "array")
+    return numbers.ranges(), limit
+
+
+def _add_part(numbers: IntervalSet, part: str, text: str) -> None:
+    match = _ARRAY_PART.fullmatch(part)
+    if match is None or not part.isascii() or len(part) > 60:
+        raise UsageError(f"array {text!r}: {part!r} is not a range; write 0-99, 0-99:2 or 1,5,9", "array")
+    first = int(match[1])
+    last = int(match[2]) if match[2] else first
+    step = int(match[3]) if match[3] else 1
+    if last < first:
+        raise UsageError(f"array {text!r}: {part!r} ends before it begins", "array")
+    if last > MAX_TASK_NUMBER:
+        raise UsageError(f"array {text!r}: task numbers go up to {MAX_TASK_NUMBER:,}", "array")
+    if step < 1:
+        raise UsageError(f"array {text!r}: the step in {part!r} must be at least 1", "array")
+    if step == 1:
+        numbers.add_range(first, last)
+        return
+    if (last - first) // step + len(numbers.ranges()) >= MAX_RANGES:
+        raise UsageError(
+            f"array {text!r}: at most {MAX_RANGES:,} tasks with a step; "
+            "use step 1 and multiply TERCEL_TASK_ID in the command",
+            "array",
+        )
+    for number in range(first, last + 1, step):
+        numbers.add(number)
+
+
+def check_spec(spec: JobSpec, lines: Sequence[str] | None) -> tuple[list[Range], int]:
+    """Refuse what cannot be run. Returns the job's task numbers and how many may run at a time."""
+    _check_program(spec, lines)
+    _check_text("name", spec.name, MAX_NAME)
+    _check_text("cwd", spec.cwd, 4096)
+    if spec.cwd and not spec.cwd.startswith("/"):
+        raise UsageError(f"cwd {spec.cwd!r} must be an absolute path (or empty for the sandbox)", "cwd")
+    _check_env(spec.env)
+    _check_number("cpus", spec.cpus, 0.001, MAX_CPUS)
+    _check_number("mem_bytes", spec.mem_bytes, 0, MAX_MEM_BYTES)
+    _check_number("time_limit_s", spec.time_limit_s, 0, MAX_SECONDS)
+    _check_number("kill_grace_s", spec.kill_grace_s, 0, 3600)
+    _check_number("priority", spec.priority, 0, MAX_PRIORITY)
+    _check_number("retries", spec.retries, 0, MAX_RETRIES)
+    _check_number("output_limit_bytes", spec.output_limit_bytes, 0, MAX_OUTPUT_BYTES)
+    if lines is not None:
+        if spec.array:
+            raise UsageError("a job of lines numbers its tasks by line: leave array out", "array")
+        return [(0, len(lines) - 1)], 0
+    return parse_array(spec.array) if spec.array else ([(0, 0)], 0)
+
+
+def _check_program(spec: JobSpec, lines: Sequence[str] | None) -> None:
+    given = [
+        name
+        for name, value in (("argv", spec.argv), ("line", spec.line), ("lines", lines is not None))
+        if value
+    ]
+    if len(given) != 1:
+        what = "nothing to run" if not given else f"both {' and '.join(given)} are given"
+        raise UsageError(f"{what}: give exactly one of argv, line and lines", given[-1] if given else "argv")
+    if spec.argv:
+        if not spec.argv[0].strip():
+            raise UsageError("the command is empty", "argv")
+        _check_text("argv", "".join(spec.argv), MAX_ARGV_BYTES)
+    if given == ["line"]:
+        _check_line("line", spec.line)
+    if lines is not None:
+        if not lines:
+            raise UsageError("there are no lines, so nothing to run", "lines")
+        if len(lines) > MAX_TASKS:
+            raise UsageError(f"{len(lines):,} lines; at most {MAX_TASKS:,} per job", "lines")
+        for number, line in enumerate(lines):
+            _check_line(f"lines[{number}]", line)
+
+
+def _check_line(field: str, line: str) -> None:
+    if not line.strip():
+        raise UsageError(f"{field} is empty", field)
+    _check_text(field, line, MAX_LINE_BYTES)
+
+
+def _check_env(env: dict[str, str]) -> None:
+    for name, value in env.items():
+        if not name or "=" in name:
+            raise UsageError(f"env: {name!r} is not a variable's name", "env")
+        _check_text(f"env {name[:40]!r}", name + value, MAX_ENV_BYTES, field="env")
+    if sum(len(name) + len(value) for name, value in env.items()) > MAX_ENV_BYTES:
+        raise UsageError(f"env is larger than {MAX_ENV_BYTES:,} bytes", "env")
+
+
+def _check_text(what: str, text: str, most_bytes: int, field: str = "") -> None:
+    field = field or what
+    if "\0" in text:
+        raise UsageError(f"{what} contains a NUL byte", field)
+    try:
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} is not valid text (a lone surrogate)", field) from None
+    if size > most_bytes:
+        raise UsageError(f"{what} is {size:,} bytes long; at most {most_bytes:,}", field)
+
+
+def _check_number(what: str, value: float, least: float, most: float) -> None:
+    if not math.isfinite(value) or not least <= value <= most:
+        raise UsageError(f"{what} is {value:g}; it must be between {least:g} and {most:g}", what)
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?)(?:i?B)?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+
+
+def parse_size(text: str, field: str) -> int:
+    """`500M`, `2G`, `1.5GiB` -> bytes (binary units). Without a unit: megabytes, as in sbatch."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not text.isascii():
+        raise UsageError(f"{field} {text!r} is not a size; write 500M or 2G", field)
+    unit = match[2].upper() or ("" if text.strip().upper().endswith("B") else "M")
+    return int(float(match[1]) * _UNITS[unit])
+
+
+_TIME_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_TIME_WORD = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+
+def parse_time(text: str, field: str) -> float:
+    """`90s`, `1h30m`, `01:30:00`, `2-12:00:00` -> seconds. A bare number: minutes, as in sbatch."""
+    text = text.strip().lower()
+    wrong = UsageError(f"{field} {text!r} is not a time; write 90s, 1h30m, 01:30:00 or 2-12:00:00", field)
+    if not text or not text.isascii():
+        raise wrong
+    if text.isdigit():
+        return int(text[:15]) * 60.0
+    if re.fullmatch(r"(\d+(?:\.\d+)?[smhd])+", text):
+        return sum(float(number) * _TIME_UNITS[unit] for number, unit in _TIME_WORD.findall(text))
+    match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,9}):(\d{1,2})(?::(\d{1,2}))?", text)
+    if match is None:
+        raise wrong
+    days, a, b, c = match.groups()
+    if days is not None or c is not None:  # [days-]hours:minutes[:seconds]
+        return int(days or 0) * 86400 + int(a) * 3600 + int(b) * 60 + int(c or 0)
+    return int(a) * 60.0 + int(b)  # minutes:seconds

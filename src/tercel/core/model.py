@@ -1,0 +1,211 @@
+"""What a job, a report, an outcome and a worker's description are: plain values, frozen where they travel."""
+
+from enum import StrEnum
+
+import msgspec
+
+from tercel.core.intervals import Range
+from tercel.core.states import TaskState
+
+DEFAULT_PRIORITY = 1000
+"""0 is most urgent; the room above leaves space to be less urgent than usual, and below to be more."""
+MAX_PRIORITY = 2**32 - 1
+DEFAULT_OUTPUT_LIMIT_BYTES = 10 * 2**20
+MAX_TASKS = 100_000_000
+MAX_RANGES = 1_000_000
+
+
+class Needs(msgspec.Struct, frozen=True, array_like=True):
+    """What one task occupies while it runs. Whole numbers, so that sums never drift."""
+
+    millicpus: int = 1000
+    mem_bytes: int = 0
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a user submits. Exactly one of `argv`, `line` and (beside it) a list of lines says what is run."""
+
+    argv: tuple[str, ...] = ()
+    """A program and its arguments, started without a shell."""
+    line: str = ""
+    """A shell command line; started without a shell where it has no shell syntax."""
+    name: str = ""
+    array: str = ""
+    """Task numbers as in sbatch: `0-99:2%10`. Empty: one task, number 0 (or one per line)."""
+    cpus: float = 1.0
+    mem_bytes: int = 0
+    """0 asks for no particular amount."""
+    time_limit_s: float = 0.0
+    """Wall time of one attempt; 0 sets no limit."""
+    priority: int = DEFAULT_PRIORITY
+    retries: int = 0
+    """How often a task that failed by its own doing is tried again."""
+    cwd: str = ""
+    """Directory to run in; it must exist where the task runs. Empty: the attempt's own sandbox."""
+    env: dict[str, str] = {}
+    """Added to the worker's environment."""
+    task_id_argument: bool = False
+    """Whether the task's number is appended as the last argument."""
+    kill_grace_s: float = 5.0
+    """Time between TERM and KILL on cancel and at the time limit."""
+    output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES
+    """How much of each of stdout and stderr is kept; of longer ones the tail."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(round(self.cpus * 1000), self.mem_bytes)
+
+    @property
+    def program(self) -> "Program":
+        return Program(
+            argv=self.argv,
+            line=self.line,
+            cwd=self.cwd,
+            env=self.env,
+            task_id_argument=self.task_id_argument,
+            time_limit_s=self.time_limit_s,
+            kill_grace_s=self.kill_grace_s,
+            output_limit_bytes=self.output_limit_bytes,
+        )
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker must know to run any task of a job. Field meanings as in JobSpec."""
+
+    argv: tuple[str, ...] = ()
+    line: str = ""
+    cwd: str = ""
+    env: dict[str, str] = {}
+    task_id_argument: bool = False
+    time_limit_s: float = 0.0
+    kill_grace_s: float = 5.0
+    output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An accepted job as it is kept: what never changes, and, once it ended, how."""
+
+    id: int
+    owner: str
+    spec: JobSpec
+    ranges: tuple[Range, ...]
+    """Its task numbers."""
+    max_running: int
+    """At most so many of its tasks run at a time; 0: no limit."""
+    submitted_at: float
+    key: str = ""
+    """Chosen by the submitter: the same key again means the same job, not another one."""
+    has_lines: bool = False
+    """Each task runs a line of its own, kept apart in chunks."""
+    ended_at: float | None = None
+    finished: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def task_count(self) -> int:
+        return sum(last - first + 1 for first, last in self.ranges)
+
+
+class End(StrEnum):
+    """How an attempt ended. The last two are the worker's doing and never count against the task."""
+
+    EXITED = "exited"
+    SIGNALLED = "signalled"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+    """This worker cannot run tasks of this job (its directory is not there, say): another may."""
+    INTERRUPTED = "interrupted"
+    """The worker stopped it for reasons of its own, or lost it: any worker may run it again."""
+
+
+class Output(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What is kept of one stream. Small: `inline`. Large: `segments` compressed pieces sent ahead."""
+
+    total_bytes: int
+    kept_bytes: int
+    inline: bytes = b""
+    segments: int = 0
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A worker's word on how one attempt ended."""
+
+    job: int
+    task: int
+    attempt: int
+    end: End
+    code: int
+    """Exit code, or the signal's number."""
+    started_at: float
+    wall_s: float
+    cpu_s: float
+    max_rss_bytes: int
+    note: str = ""
+    """For people: what happened, where the code does not say it."""
+    out: Output | None = None
+    err: Output | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The one terminal record of a task (or, in its history, of an earlier attempt)."""
+
+    state: TaskState
+    worker: str
+    ended_at: float
+    report: Report
+
+
+class WorkerState(StrEnum):
+    AVAILABLE = "available"
+    BUSY = "busy"
+    CLEANING = "cleaning"
+    DRAINING = "draining"
+    OFFLINE = "offline"
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker describes itself when it joins."""
+
+    node: str
+    site: str = ""
+    capacity: Needs = Needs()
+    """All that it gives to tasks."""
+    os: str = ""
+    arch: str = ""
+    python: str = ""
+    version: str = ""
+    pid: int = 0
+
+
+class Lease(msgspec.Struct, frozen=True, array_like=True):
+    """Attempts issued to one worker in one go: task `first + i` as attempt `id + i`.
+
+    Kept until every task in it has been concluded, so that after a restart the manager knows who may still
+    hold what, and whose late report to believe.
+    """
+
+    id: int
+    worker: str
+    job: int
+    first: int
+    last: int
+
+
+class Role(StrEnum):
+    ADMIN = "admin"
+    USER = "user"
+    WORKER = "worker"
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """An access token as it is kept: never the secret itself."""
+
+    id: str
+    role: Role
+    user: str
+    digest: str
+    """SHA-256 of the secret, hex."""
+    created_at: float
+    note: str = ""

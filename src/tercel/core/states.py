@@ -1,0 +1,93 @@
+"""The life of a task, as a table: an absent entry IS the error, and a refused transition changes nothing.
+
+Each state says what is true in it. Tasks that are `ready` or ended exist only as members of interval sets;
+only a task under way (`offered`, `running`) has a record of its own. The drawing in
+docs/reference/states.md is generated from TRANSITIONS.
+
+Cleanup is the worker's state, never the task's: a task is finished before cleanup starts.
+"""
+
+from enum import StrEnum
+
+
+class TaskState(StrEnum):
+    READY = "ready"
+    """Nothing but a worker with room is missing."""
+    OFFERED = "offered"
+    """A worker holds it under an attempt of its own and has not said that it runs."""
+    RUNNING = "running"
+    """The worker said that its process runs."""
+    FINISHED = "finished"
+    """Its command ended with exit code 0. Terminal."""
+    FAILED = "failed"
+    """Its command ended otherwise, by its own doing, and no retry is left. Terminal."""
+    CANCELLED = "cancelled"
+    """Somebody asked for its end. Terminal."""
+
+
+class TaskEvent(StrEnum):
+    OFFER = "offer"
+    """The manager gives it to a worker with room."""
+    START = "start"
+    """The worker's process runs."""
+    FINISH = "finish"
+    """A report: exit code 0."""
+    FAIL = "fail"
+    """A report: any other end that is the task's own doing, with no retry left."""
+    TRY_AGAIN = "try again"
+    """A report as for `fail`, with a retry left."""
+    TAKE_BACK = "take back"
+    """The worker gave it back unstarted."""
+    LOSE = "lose"
+    """The worker is gone, or could not run it for reasons of its own: nobody's retry is spent."""
+    CANCEL = "cancel"
+    """Its owner or an admin asked."""
+    RETRY = "retry"
+    """Its owner or an admin asked."""
+    RECLAIM = "reclaim"
+    """A worker thought lost is back and still runs it."""
+
+
+S, E = TaskState, TaskEvent
+
+TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
+    (S.READY, E.OFFER): S.OFFERED,
+    (S.READY, E.CANCEL): S.CANCELLED,
+    (S.READY, E.RECLAIM): S.RUNNING,
+    # The report of an attempt that was given up as lost: finished work is not redone.
+    (S.READY, E.FINISH): S.FINISHED,
+    (S.READY, E.FAIL): S.FAILED,
+    (S.READY, E.TRY_AGAIN): S.READY,
+    (S.OFFERED, E.START): S.RUNNING,
+    (S.OFFERED, E.FINISH): S.FINISHED,
+    (S.OFFERED, E.FAIL): S.FAILED,
+    (S.OFFERED, E.TRY_AGAIN): S.READY,
+    (S.OFFERED, E.TAKE_BACK): S.READY,
+    (S.OFFERED, E.LOSE): S.READY,
+    (S.OFFERED, E.CANCEL): S.CANCELLED,
+    (S.RUNNING, E.FINISH): S.FINISHED,
+    (S.RUNNING, E.FAIL): S.FAILED,
+    (S.RUNNING, E.TRY_AGAIN): S.READY,
+    (S.RUNNING, E.LOSE): S.READY,
+    (S.RUNNING, E.CANCEL): S.CANCELLED,
+    (S.FAILED, E.RETRY): S.READY,
+    (S.CANCELLED, E.RETRY): S.READY,
+}
+
+TERMINAL = frozenset({S.FINISHED, S.FAILED, S.CANCELLED})
+
+
+def next_state(state: TaskState, event: TaskEvent) -> TaskState | None:
+    """The state after `event`, or None where the table has no such entry."""
+    return TRANSITIONS.get((state, event))
+
+
+def drawing() -> str:
+    """The table as a Mermaid state diagram, for the docs."""
+    lines = ["stateDiagram-v2", f"    [*] --> {S.READY}"]
+    arrows: dict[tuple[TaskState, TaskState], list[str]] = {}
+    for (before, event), after in TRANSITIONS.items():
+        arrows.setdefault((before, after), []).append(event)
+    lines += [f"    {before} --> {after}: {', '.join(events)}" for (before, after), events in arrows.items()]
+    lines += [f"    {state} --> [*]" for state in TaskState if state in TERMINAL]
+    return "\n".join(lines) + "\n"

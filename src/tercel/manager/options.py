@@ -1,0 +1,17 @@
+"""What can be set about a manager."""
+
+from pathlib import Path
+
+import msgspec
+
+
+class ManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    data: Path
+    """Its directory: the store, and the lock that keeps a second manager out."""
+    host: str = "127.0.0.1"
+    port: int = 7717
+    """0 takes any free one."""
+    heartbeat_s: float = 10.0
+    """Workers are heard at least this often; three missed beats close a link."""
+    grace_s: float = 60.0
+    """How long a worker may be away before its tasks are given to others."""

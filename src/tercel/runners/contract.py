@@ -1,0 +1,57 @@
+"""What every runner does.
+
+A *lane* is a place where one attempt runs at a time. Several launches given to one lane run one after the other
+without a round trip between them; lanes run side by side. The runner tells its listener what happens, in order
+per attempt, on the event loop it was started on. Every launch ends in exactly one `ended`, whatever happens to
+the process, its children, or the runner's own helpers.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from tercel.core.model import Program, Report
+
+
+class Launch(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt to run in a lane."""
+
+    lane: int
+    job: int
+    task: int
+    attempt: int
+    program: Program
+    line: str = ""
+    """The task's own command line; overrides the program's argv and line unless empty."""
+
+
+class Listener(Protocol):
+    def started(self, attempts: list[int]) -> None:
+        """These have been running for a moment. Attempts that end at once may never be announced."""
+
+    def ended(self, reports: list[Report]) -> None:
+        """Outputs beyond the inline limit wait in the runner: see `Runner.segments`."""
+
+    def tail(self, attempt: int, stream: str, offset: int, data: bytes) -> None:
+        """Live output, in order, of an attempt that is followed."""
+
+
+class Runner(Protocol):
+    async def start(self, listener: Listener) -> None: ...
+
+    def launch(self, launches: list[Launch]) -> None: ...
+
+    def kill(self, attempts: list[int]) -> None:
+        """End them: TERM to the whole tree, KILL after the grace. What has not started does not start."""
+
+    def follow(self, attempt: int, on: bool) -> None:
+        """Begin or stop telling the listener this attempt's output, from its beginning or what is kept of it."""
+
+    def segments(self, attempt: int, stream: str) -> list[bytes]:
+        """The compressed pieces (zlib) of a large output of an ended attempt."""
+
+    def forget(self, attempts: list[int]) -> None:
+        """Their outputs are no longer needed."""
+
+    async def stop(self) -> None:
+        """End all that runs (reported as interrupted) and every helper process."""

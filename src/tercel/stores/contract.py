@@ -1,0 +1,59 @@
+"""What every store does.
+
+Writing is two steps, so that a service can go on taking messages while the disk works:
+
+    write(changes)   hand a batch over; CPU work only. Called on the service's own thread.
+    commit()         make it durable; may block. Called on another thread, never while `write` runs.
+
+If either raises, the whole batch is undone and may be handed over again; every change is idempotent. A full
+disk raises StoreFull, any other trouble of the medium PassingFault. Questions see what is committed; they may
+be asked from any thread, at any time, also while a commit is under way.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tercel.core.changes import Change, Loaded
+from tercel.core.intervals import Range
+from tercel.core.model import JobRow, Outcome
+from tercel.core.states import TaskState
+
+
+class Store(Protocol):
+    def load(self) -> Loaded:
+        """Start a new epoch, durably, and return all that is unfinished."""
+
+    def write(self, changes: Sequence[Change]) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def job(self, job: int) -> JobRow | None: ...
+
+    def job_by_key(self, owner: str, key: str) -> JobRow | None:
+        """The job this owner submitted under this (non-empty) key."""
+
+    def jobs(self, *, owner: str | None, before: int | None, limit: int) -> list[JobRow]:
+        """Newest first; of all owners if None; with ids below `before`."""
+
+    def lines(self, job: int, first: int, last: int) -> list[str]:
+        """The command lines of tasks first..last of a job that has them."""
+
+    def outcomes(
+        self, job: int, *, ranges: Sequence[Range], states: Sequence[TaskState] = (), limit: int
+    ) -> list[Outcome]:
+        """Terminal records in order of task number; of any state if `states` is empty.
+
+        A task that ended without an attempt (cancelled while ready) has one too, made from its span, with
+        attempt 0, no worker, and the span's reason as its report's note.
+        """
+
+    def history(self, job: int, task: int) -> list[Outcome]:
+        """Earlier attempts that were superseded by a retry, oldest first."""
+
+    def ended(self, job: int, state: TaskState) -> list[Range]:
+        """The tasks of a job that ended in `state`, as ranges, ascending and maximal."""
+
+    def output_segments(self, attempt: int, stream: str) -> list[bytes]:
+        """The compressed pieces in order."""

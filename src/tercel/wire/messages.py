@@ -1,0 +1,175 @@
+"""The messages between a manager and a worker.
+
+    worker                                manager
+      Hello(what I am, what I hold)  ->
+                                     <-   Welcome(heartbeat, what to drop)      | Refused
+      Presence(capacity)             ->                                          every heartbeat
+                                     <-   Brief(job) once, then Offer(tasks)    up to the credit and ahead
+      Started(attempts)              ->                                          only for tasks that last
+      Segment(output) .. Reports     ->
+                                     <-   Ack(attempts)                          after the commit
+                                     <-   TakeBack(attempts)                     for an idle worker elsewhere
+      Returned(attempts)             ->                                          those not started
+                                     <-   Cancel(attempts) · Tail · Drain · Forget · Ping
+      TailData · Bye                 ->
+
+A frame is a numbered list of messages (see session). A worker forgets a report only when it is acknowledged.
+Unknown message types are a PeerError; fields are only ever added, at the end, with defaults.
+"""
+
+import msgspec
+
+from tercel.core.model import Needs, Program, Report, WorkerInfo, WorkerState
+
+PROTOCOL = 1
+"""Changed only when an older peer could not understand; peers of another number are refused."""
+
+MAX_FRAME_BYTES = 16 * 2**20
+SEGMENT_BYTES = 256 * 1024
+"""Of uncompressed output in one segment."""
+INLINE_OUTPUT_BYTES = 16 * 1024
+"""Outputs up to this size travel inside the report."""
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Encoded as [type name, field, field, …]."""
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt a worker holds when it joins."""
+
+    job: int
+    task: int
+    attempt: int
+    started: bool
+    ended: bool
+    """Its report is in the spool and follows."""
+
+
+class Hello(_Message, frozen=True):
+    protocol: int
+    worker: str
+    """Its lasting name: the same after a restart on the same spool."""
+    instance: str
+    """Drawn anew at each start of the process: tells a reconnection from a restart."""
+    info: WorkerInfo
+    held: list[Held]
+
+
+class Presence(_Message, frozen=True):
+    state: WorkerState
+    capacity: Needs
+    """What it gives to tasks in all at this time; its credit is this less what it holds."""
+
+
+class Started(_Message, frozen=True):
+    attempts: list[int]
+
+
+class Reports(_Message, frozen=True):
+    reports: list[Report]
+
+
+class Returned(_Message, frozen=True):
+    attempts: list[int]
+
+
+class Segment(_Message, frozen=True):
+    attempt: int
+    stream: str
+    number: int
+    data: bytes
+    """zlib."""
+
+
+class TailData(_Message, frozen=True):
+    """Live output of a running task for somebody who follows it."""
+
+    attempt: int
+    stream: str
+    offset: int
+    """How many bytes of the stream precede these."""
+    data: bytes
+
+
+class Bye(_Message, frozen=True):
+    """The worker leaves and holds nothing it could still report; the reason is for people."""
+
+    reason: str
+
+
+class Welcome(_Message, frozen=True):
+    epoch: int
+    heartbeat_s: float
+    drop: list[int]
+    """Attempts that are no longer wanted: end them, report nothing."""
+
+
+class Refused(_Message, frozen=True):
+    """The manager will not have this worker; trying again without a change is pointless."""
+
+    reason: str
+
+
+class Brief(_Message, frozen=True):
+    """What tasks of a job have in common; sent once per link before the job's first offer."""
+
+    job: int
+    program: Program
+    needs: Needs
+
+
+class Offer(_Message, frozen=True):
+    """Tasks first..last, as attempts first_attempt, first_attempt + 1, …"""
+
+    job: int
+    first: int
+    last: int
+    first_attempt: int
+    lines: list[str] | None = None
+    """One command line per task, if the job has them."""
+
+
+class TakeBack(_Message, frozen=True):
+    attempts: list[int]
+
+
+class Ack(_Message, frozen=True):
+    attempts: list[int]
+
+
+class Cancel(_Message, frozen=True):
+    attempts: list[int]
+
+
+class Tail(_Message, frozen=True):
+    attempt: int
+    on: bool
+
+
+class Forget(_Message, frozen=True):
+    """The job ended: its brief is of no more use."""
+
+    job: int
+
+
+class Drain(_Message, frozen=True):
+    """Finish what runs, return what does not, take nothing more, leave."""
+
+
+class Ping(_Message, frozen=True):
+    pass
+
+
+FromWorker = Hello | Presence | Started | Reports | Returned | Segment | TailData | Bye
+FromManager = Welcome | Refused | Brief | Offer | TakeBack | Ack | Cancel | Tail | Forget | Drain | Ping
+
+
+class WorkerFrame(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    messages: list[FromWorker]
+
+
+class ManagerFrame(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    messages: list[FromManager]
