@@ -18,6 +18,8 @@ class JobAdded(msgspec.Struct, frozen=True):
 
 
 class Leased(msgspec.Struct, frozen=True):
+    """In the place of the row with this id, if there is one: a lease becomes smaller when a task in it has failed."""
+
     lease: Lease
 
 

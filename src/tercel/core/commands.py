@@ -1,6 +1,5 @@
 """What people type -> what is run: arrays, shell lines, sizes and times; and the limits of a submission."""
 
-import math
 import re
 import shlex
 from collections.abc import Sequence
@@ -9,9 +8,10 @@ from tercel.core.errors import UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import MAX_PRIORITY, MAX_RANGES, MAX_TASKS, JobSpec
 
-MAX_ARGV_BYTES = 128 * 1024
+MAX_ARGV_BYTES = 127 * 1024
+"""Linux starts no program with a single argument or variable of 128 KiB."""
 MAX_LINE_BYTES = 64 * 1024
-MAX_ENV_BYTES = 128 * 1024
+MAX_ENV_BYTES = 127 * 1024
 MAX_NAME = 256
 MAX_TASK_NUMBER = 2**31 - 1
 MAX_CPUS = 1_000_000
@@ -21,16 +21,16 @@ MAX_RETRIES = 1_000_000
 MAX_OUTPUT_BYTES = 2**30
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=\- \t'\"]+")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _SHELL_WORDS = frozenset(
     "if then else elif fi for while until do done case esac in function select time coproc "
-    ". : [ alias bg bind break builtin caller cd command compgen complete continue declare dirs disown eval "
+    ". : [ alias bg bind break builtin caller cd chdir command compgen complete compopt continue declare dirs disown eval "
     "exec exit export fc fg getopts hash help history jobs let local logout mapfile popd pushd read readarray "
     "readonly return set shift shopt source suspend test times trap type typeset ulimit umask unalias unset "
     "wait true false echo printf pwd kill enable".split()
 )
-_DIRECT_BUILTINS = frozenset({"true", "false", "echo", "printf", "pwd", "kill", "test", "["})
-"""Shell builtins that stand in every PATH as programs with the same meaning."""
+_DIRECT_BUILTINS = frozenset({"true", "false", "echo"})
+"""Shell builtins that stand in every PATH as programs with the same meaning, as long as no option is given."""
 _ARRAY_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
@@ -44,57 +44,63 @@ def plain_argv(line: str) -> list[str] | None:
         return None
     if not words or _ASSIGNMENT.match(words[0]):
         return None
-    if words[0] in _SHELL_WORDS and words[0] not in _DIRECT_BUILTINS:
-        return None
-    return words
+    if words[0] in _DIRECT_BUILTINS:
+        return None if any(word.startswith("-") for word in words) else words
+    return None if words[0] in _SHELL_WORDS else words
 
 
 def parse_array(text: str) -> tuple[list[Range], int]:
-    """`0-99:2%10,200` -> (ranges of task numbers, at most so many at a time; 0 for no limit)."""
+    """`0-99:2,200%10` -> (ranges of task numbers, at most so many at a time; 0 for no limit)."""
     body, percent, limit_text = text.strip().partition("%")
     limit = 0
     if percent:
-        if (
-            not limit_text.isascii()
-            or not limit_text.isdigit()
-            or not 0 < int(limit_text[:12]) <= MAX_TASK_NUMBER
-        ):
+        if not re.fullmatch("[0-9]{1,10}", limit_text) or not 0 < int(limit_text) <= MAX_TASK_NUMBER:
             raise UsageError(
-                f"array {text!r}: after % comes how many may run at a time, as in 0-99%10", "array"
+                f"array {_cut(text)}: after % comes how many may run at a time, as in 0-99%10", "array"
             )
         limit = int(limit_text)
-    numbers = IntervalSet()
+    if body.count(",") >= MAX_RANGES:
+        raise UsageError(f"array {_cut(text)} has more than {MAX_RANGES:,} ranges", "array")
+    ranges: list[Range] = []
     for part in body.split(","):
-        _add_part(numbers, part.strip(), text)
+        _add_part(ranges, part.strip(), text)
+    numbers = IntervalSet(ranges)
     if len(numbers) > MAX_TASKS:
-        raise UsageError(f"array {text!r} has {len(numbers):,} tasks; at most {MAX_TASKS:,} per job", "array")
+        raise UsageError(
+            f"array {_cut(text)} has {len(numbers):,} tasks; at most {MAX_TASKS:,} per job", "array"
+        )
     return numbers.ranges(), limit
 
 
-def _add_part(numbers: IntervalSet, part: str, text: str) -> None:
+def _add_part(ranges: list[Range], part: str, text: str) -> None:
+    array = f"array {_cut(text)}"
     match = _ARRAY_PART.fullmatch(part)
     if match is None or not part.isascii() or len(part) > 60:
-        raise UsageError(f"array {text!r}: {part!r} is not a range; write 0-99, 0-99:2 or 1,5,9", "array")
+        raise UsageError(f"{array}: {_cut(part)} is not a range; write 0-99, 0-99:2 or 1,5,9", "array")
     first = int(match[1])
     last = int(match[2]) if match[2] else first
     step = int(match[3]) if match[3] else 1
     if last < first:
-        raise UsageError(f"array {text!r}: {part!r} ends before it begins", "array")
+        raise UsageError(f"{array}: {part!r} ends before it begins", "array")
     if last > MAX_TASK_NUMBER:
-        raise UsageError(f"array {text!r}: task numbers go up to {MAX_TASK_NUMBER:,}", "array")
+        raise UsageError(f"{array}: task numbers go up to {MAX_TASK_NUMBER:,}", "array")
     if step < 1:
-        raise UsageError(f"array {text!r}: the step in {part!r} must be at least 1", "array")
-    if step == 1:
-        numbers.add_range(first, last)
-        return
-    if (last - first) // step + len(numbers.ranges()) >= MAX_RANGES:
+        raise UsageError(f"{array}: the step in {part!r} must be at least 1", "array")
+    if len(ranges) + ((last - first) // step if step > 1 else 0) >= MAX_RANGES:
         raise UsageError(
-            f"array {text!r}: at most {MAX_RANGES:,} tasks with a step; "
+            f"{array}: at most {MAX_RANGES:,} separate ranges, and each step of a stepped range is one; "
             "use step 1 and multiply TERCEL_TASK_ID in the command",
             "array",
         )
-    for number in range(first, last + 1, step):
-        numbers.add(number)
+    if step == 1:
+        ranges.append((first, last))
+    else:
+        ranges += [(number, number) for number in range(first, last + 1, step)]
+
+
+def _cut(text: str) -> str:
+    """What the user wrote, quoted, for an error message: the beginning says enough."""
+    return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 def check_spec(spec: JobSpec, lines: Sequence[str] | None) -> tuple[list[Range], int]:
@@ -131,7 +137,7 @@ def _check_program(spec: JobSpec, lines: Sequence[str] | None) -> None:
     if spec.argv:
         if not spec.argv[0].strip():
             raise UsageError("the command is empty", "argv")
-        _check_text("argv", "".join(spec.argv), MAX_ARGV_BYTES)
+        _check_text("argv", " ".join(spec.argv), MAX_ARGV_BYTES)
     if given == ["line"]:
         _check_line("line", spec.line)
     if lines is not None:
@@ -152,9 +158,9 @@ def _check_line(field: str, line: str) -> None:
 def _check_env(env: dict[str, str]) -> None:
     for name, value in env.items():
         if not name or "=" in name:
-            raise UsageError(f"env: {name!r} is not a variable's name", "env")
+            raise UsageError(f"env: {_cut(name)} is not a variable's name", "env")
         _check_text(f"env {name[:40]!r}", name + value, MAX_ENV_BYTES, field="env")
-    if sum(len(name) + len(value) for name, value in env.items()) > MAX_ENV_BYTES:
+    if sum(len(f"{name}={value}".encode()) for name, value in env.items()) > MAX_ENV_BYTES:
         raise UsageError(f"env is larger than {MAX_ENV_BYTES:,} bytes", "env")
 
 
@@ -171,8 +177,9 @@ def _check_text(what: str, text: str, most_bytes: int, field: str = "") -> None:
 
 
 def _check_number(what: str, value: float, least: float, most: float) -> None:
-    if not math.isfinite(value) or not least <= value <= most:
-        raise UsageError(f"{what} is {value:g}; it must be between {least:g} and {most:g}", what)
+    if not least <= value <= most:  # also true of what is not a number
+        shown = f"{value:g}" if abs(value) < 1e300 or isinstance(value, float) else "absurdly large"
+        raise UsageError(f"{what} is {shown}; it must be between {least:g} and {most:g}", what)
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?)(?:i?B)?", re.IGNORECASE)
@@ -182,8 +189,8 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 def parse_size(text: str, field: str) -> int:
     """`500M`, `2G`, `1.5GiB` -> bytes (binary units). Without a unit: megabytes, as in sbatch."""
     match = _SIZE.fullmatch(text.strip())
-    if match is None or not text.isascii():
-        raise UsageError(f"{field} {text!r} is not a size; write 500M or 2G", field)
+    if match is None or not text.isascii() or len(match[1]) > 30:
+        raise UsageError(f"{field} {_cut(text)} is not a size; write 500M or 2G", field)
     unit = match[2].upper() or ("" if text.strip().upper().endswith("B") else "M")
     return int(float(match[1]) * _UNITS[unit])
 
@@ -195,7 +202,7 @@ _TIME_WORD = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 def parse_time(text: str, field: str) -> float:
     """`90s`, `1h30m`, `01:30:00`, `2-12:00:00` -> seconds. A bare number: minutes, as in sbatch."""
     text = text.strip().lower()
-    wrong = UsageError(f"{field} {text!r} is not a time; write 90s, 1h30m, 01:30:00 or 2-12:00:00", field)
+    wrong = UsageError(f"{field} {_cut(text)} is not a time; write 90s, 1h30m, 01:30:00 or 2-12:00:00", field)
     if not text or not text.isascii():
         raise wrong
     if text.isdigit():

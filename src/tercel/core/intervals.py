@@ -6,35 +6,42 @@ Ranges are inclusive on both sides, as people type them: 0-99 is (0, 99).
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from heapq import merge
 
 Range = tuple[int, int]
+FEW = 16
+"""Up to so many ranges are applied one by one."""
 
 
 class IntervalSet:
-    """A mutable set of ints. `_first` and `_last` run in parallel, ascending, with gaps between ranges."""
+    """A mutable set of ints. `_first` and `_last` run in parallel, ascending, with gaps between ranges.
 
-    __slots__ = ("_count", "_first", "_last")
+    Entries before `_head` are dead: tasks leave (and come back) mostly at the front, and must not shift a million
+    ranges each time. Operations with a whole other set are one pass over both, however many ranges they have.
+    """
+
+    __slots__ = ("_count", "_first", "_head", "_last")
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
         self._first: list[int] = []
         self._last: list[int] = []
+        self._head = 0
         self._count = 0
-        for first, last in ranges:
-            self.add_range(first, last)
+        self._replace(_joined(sorted(ranges)))
 
     def __len__(self) -> int:
         return self._count
 
     def __contains__(self, number: int) -> bool:
-        at = bisect_right(self._first, number) - 1
-        return at >= 0 and number <= self._last[at]
+        at = bisect_right(self._first, number, self._head) - 1
+        return at >= self._head and number <= self._last[at]
 
     def __iter__(self) -> Iterator[int]:
-        for first, last in zip(self._first, self._last, strict=True):
+        for first, last in self.ranges():
             yield from range(first, last + 1)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, IntervalSet) and self._first == other._first and self._last == other._last
+        return isinstance(other, IntervalSet) and self.ranges() == other.ranges()
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
@@ -42,16 +49,16 @@ class IntervalSet:
         return f"IntervalSet({self.ranges()})"
 
     def ranges(self) -> list[Range]:
-        return list(zip(self._first, self._last, strict=True))
+        return list(zip(self._first[self._head :], self._last[self._head :], strict=True))
 
     def copy(self) -> "IntervalSet":
         twin = IntervalSet()
-        twin._first, twin._last, twin._count = self._first[:], self._last[:], self._count
+        twin._replace(self.ranges())
         return twin
 
     def first(self) -> int:
         """The smallest member. The set must not be empty."""
-        return self._first[0]
+        return self._first[self._head]
 
     def add(self, number: int) -> None:
         self.add_range(number, number)
@@ -60,80 +67,121 @@ class IntervalSet:
         if first > last:
             return
         # Every range that overlaps or touches [first, last] is swallowed by it.
-        low = bisect_left(self._last, first - 1)
-        high = bisect_right(self._first, last + 1)
+        low = bisect_left(self._last, first - 1, self._head)
+        high = bisect_right(self._first, last + 1, self._head)
         if low < high:
             for at in range(low, high):
                 self._count -= self._last[at] - self._first[at] + 1
             first = min(first, self._first[low])
             last = max(last, self._last[high - 1])
-        self._first[low:high] = [first]
-        self._last[low:high] = [last]
+        self._splice(low, high, [(first, last)])
         self._count += last - first + 1
 
     def discard(self, number: int) -> None:
         self.discard_range(number, number)
 
     def discard_range(self, first: int, last: int) -> None:
-        low = bisect_left(self._last, first)
-        high = bisect_right(self._first, last)
-        if low >= high:
+        if first > last:
             return
-        kept_first: list[int] = []
-        kept_last: list[int] = []
+        low = bisect_left(self._last, first, self._head)
+        high = bisect_right(self._first, last, self._head)
+        kept: list[Range] = []
         for at in range(low, high):
             start, end = self._first[at], self._last[at]
             self._count -= end - start + 1
             if start < first:
-                kept_first.append(start)
-                kept_last.append(first - 1)
+                kept.append((start, first - 1))
                 self._count += first - start
             if end > last:
-                kept_first.append(last + 1)
-                kept_last.append(end)
+                kept.append((last + 1, end))
                 self._count += end - last
-        self._first[low:high] = kept_first
-        self._last[low:high] = kept_last
+        self._splice(low, high, kept)
 
     def take_first(self, count: int) -> list[Range]:
         """Remove the `count` smallest members (or all there are) and return them as ranges."""
         taken: list[Range] = []
-        at = 0
+        at = self._head
         while count > 0 and at < len(self._first):
             start, end = self._first[at], self._last[at]
-            size = end - start + 1
-            if size > count:
-                taken.append((start, start + count - 1))
-                self._first[at] = start + count
-                self._count -= count
-                break
-            taken.append((start, end))
+            size = min(end - start + 1, count)
+            taken.append((start, start + size - 1))
             self._count -= size
             count -= size
+            if start + size <= end:
+                self._first[at] = start + size
+                break
             at += 1
-        if at:
-            del self._first[:at], self._last[:at]
+        self._splice(self._head, at, [])
         return taken
 
     def update(self, other: "IntervalSet") -> None:
-        for first, last in other.ranges():
-            self.add_range(first, last)
+        theirs = other.ranges()
+        if len(theirs) <= FEW:
+            for first, last in theirs:
+                self.add_range(first, last)
+            return
+        self._replace(_joined(merge(self.ranges(), theirs)))
 
     def difference_update(self, other: "IntervalSet") -> None:
-        for first, last in other.ranges():
-            self.discard_range(first, last)
+        theirs = other.ranges()
+        if len(theirs) <= FEW:
+            for first, last in theirs:
+                self.discard_range(first, last)
+            return
+        left: list[Range] = []
+        there = 0
+        for first, last in self.ranges():
+            while there < len(theirs) and theirs[there][1] < first:
+                there += 1
+            # The last of theirs that touches this range may reach into the next: it is looked at again.
+            at = there
+            while at < len(theirs) and theirs[at][0] <= last:
+                if first < theirs[at][0]:
+                    left.append((first, theirs[at][0] - 1))
+                first = theirs[at][1] + 1
+                at += 1
+            there = max(there, at - 1)
+            if first <= last:
+                left.append((first, last))
+        self._replace(left)
 
     def intersection(self, other: "IntervalSet") -> "IntervalSet":
-        common = IntervalSet()
-        mine, theirs = self.ranges(), other.ranges()
-        here = there = 0
-        while here < len(mine) and there < len(theirs):
-            first = max(mine[here][0], theirs[there][0])
-            last = min(mine[here][1], theirs[there][1])
-            if first <= last:
-                common.add_range(first, last)
-            if mine[here][1] < theirs[there][1]:
-                here += 1
-            else:
-                there += 1
-        return common
+        few, many = (self, other) if len(self._first) < len(other._first) else (other, self)
+        common: list[Range] = []
+        for first, last in few.ranges():
+            low = bisect_left(many._last, first, many._head)
+            high = bisect_right(many._first, last, many._head)
+            common += [(max(first, many._first[at]), min(last, many._last[at])) for at in range(low, high)]
+        both = IntervalSet()
+        both._replace(common)
+        return both
+
+    def _replace(self, ranges: list[Range]) -> None:
+        """Become exactly these ranges: ascending, with gaps between them."""
+        self._first = [first for first, _ in ranges]
+        self._last = [last for _, last in ranges]
+        self._head = 0
+        self._count = sum(last - first + 1 for first, last in ranges)
+
+    def _splice(self, low: int, high: int, ranges: list[Range]) -> None:
+        """Put `ranges` in the place of entries low..high-1; at the front only `_head` moves."""
+        if low == self._head and high - len(ranges) >= 0:
+            low = self._head = high - len(ranges)
+        self._first[low:high] = [first for first, _ in ranges]
+        self._last[low:high] = [last for _, last in ranges]
+        if self._head > FEW and self._head * 2 > len(self._first):
+            del self._first[: self._head], self._last[: self._head]
+            self._head = 0
+
+
+def _joined(ranges: Iterable[Range]) -> list[Range]:
+    """Ranges in ascending order, with those that overlap or touch made one."""
+    joined: list[Range] = []
+    for first, last in ranges:
+        if first > last:
+            continue
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    return joined

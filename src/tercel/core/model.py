@@ -179,6 +179,17 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
 
 
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt a worker holds when it joins."""
+
+    job: int
+    task: int
+    attempt: int
+    started: bool
+    ended: bool
+    """Its report is in the spool and follows."""
+
+
 class Lease(msgspec.Struct, frozen=True, array_like=True):
     """Attempts issued to one worker in one go: task `first + i` as attempt `id + i`.
 

@@ -40,17 +40,18 @@ def parse_selector(text: str) -> Selector:
 
 def parse_tasks(text: str, whole: str = "") -> list[Range]:
     """`0-9,12` -> [(0, 9), (12, 12)]."""
-    tasks = IntervalSet()
+    ranges: list[Range] = []
     for part in text.split(","):
         match = _JOBS.fullmatch(part)
         first = int(match[1]) if match else 0
         last = int(match[2]) if match and match[2] else first
-        if match is None or not first <= last <= MAX_ID:
+        if match is None or not part.isascii() or not first <= last <= MAX_ID:
             raise UsageError(
-                f"{(whole or text)[:80]!r}: {part[:40]!r} is not a task or a range of tasks", "tasks"
+                f"{(whole or text)[:80]!r}: {part[:40]!r} is not a task or a range of tasks",
+                "select" if whole else "tasks",
             )
-        tasks.add_range(first, last)
-    return tasks.ranges()
+        ranges.append((first, last))
+    return IntervalSet(ranges).ranges()
 
 
 def task_name(job: int, task: int) -> str:

@@ -45,7 +45,7 @@ class TaskEvent(StrEnum):
     RETRY = "retry"
     """Its owner or an admin asked."""
     RECLAIM = "reclaim"
-    """A worker thought lost is back and still runs it."""
+    """A worker thought lost is back and still has it."""
 
 
 S, E = TaskState, TaskEvent
@@ -53,7 +53,7 @@ S, E = TaskState, TaskEvent
 TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (S.READY, E.OFFER): S.OFFERED,
     (S.READY, E.CANCEL): S.CANCELLED,
-    (S.READY, E.RECLAIM): S.RUNNING,
+    (S.READY, E.RECLAIM): S.OFFERED,
     # The report of an attempt that was given up as lost: finished work is not redone.
     (S.READY, E.FINISH): S.FINISHED,
     (S.READY, E.FAIL): S.FAILED,

@@ -1,0 +1,57 @@
+"""What must be true of a machine at every moment (DESIGN.md section 3). Tests and simulation call `violations`."""
+
+from tercel.core.intervals import IntervalSet
+from tercel.core.ledger import Job
+from tercel.core.machine import EPOCH_BITS, Machine
+
+
+def violations(machine: Machine) -> list[str]:
+    """Empty, or what is wrong."""
+    found: list[str] = []
+    for job in machine.jobs.values():
+        found += _job(machine, job)
+    for worker in machine.workers.values():
+        millicpus = sum(f.job.needs.millicpus for f in worker.flights.values())
+        mem = sum(f.job.needs.mem_bytes for f in worker.flights.values())
+        if (millicpus, mem) != (worker.used_millicpus, worker.used_mem_bytes):
+            found.append(f"worker {worker.id}: booked resources differ from its flights")
+        for attempt, flight in worker.flights.items():
+            if flight.attempt != attempt or flight.worker is not worker:
+                found.append(f"worker {worker.id}: flight {attempt} is misfiled")
+            if not flight.ending and flight.job.flights.get(flight.task) is not flight:
+                found.append(f"worker {worker.id}: holds {flight.job.id}.{flight.task}, unknown to its job")
+    return found
+
+
+def _job(machine: Machine, job: Job) -> list[str]:
+    found = []
+    sets = (job.ready, job.finished, job.failed, job.cancelled)
+    flying = IntervalSet((task, task) for task in job.flights)
+    whole = IntervalSet()
+    for members in (*sets, flying):
+        whole.update(members)
+    if whole != IntervalSet(job.row.ranges):
+        found.append(f"job {job.id}: some task is in no state, or does not belong to it")
+    if sum(len(s) for s in sets) + len(job.flights) != job.task_count:
+        found.append(f"job {job.id}: some task is in two states")
+    if job.running != sum(1 for f in job.flights.values() if f.running_since is not None):
+        found.append(f"job {job.id}: miscounts what runs")
+    # After a restart more may seem under way than is: what was given back before is still in its lease.
+    issued_now = any(flight.attempt >> EPOCH_BITS == machine.epoch for flight in job.flights.values())
+    if issued_now and 0 < job.row.max_running < len(job.flights):
+        found.append(f"job {job.id}: more under way than its limit")
+    if job.ended_count == job.task_count:
+        found.append(f"job {job.id}: has ended but is not forgotten")
+    if (len(job.ready) > 0 and job.cap_room > 0) != (job.id in machine.ready):
+        found.append(f"job {job.id}: is not in the ready queue as it should be")
+    for task, flight in job.flights.items():
+        if flight.task != task or flight.worker.flights.get(flight.attempt) is not flight:
+            found.append(f"task {job.id}.{task}: its flight is unknown to the worker")
+        if flight.lease.open < 1:
+            found.append(f"task {job.id}.{task}: its lease is closed")
+    for task, strays in job.strays.items():
+        if task in job.finished or task in job.failed or task in job.cancelled:
+            found.append(f"task {job.id}.{task}: has ended but keeps strays")
+        if not strays or any(stray.lease.open < 1 for stray in strays):
+            found.append(f"task {job.id}.{task}: a stray's lease is closed")
+    return found

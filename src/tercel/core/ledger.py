@@ -1,0 +1,237 @@
+"""Jobs, workers, attempts and leases: the state that the machine moves. No decisions here.
+
+A task that is ready or has ended is a member of one of its job's interval sets and nothing more. Only an attempt
+under way is an object: a Flight, which stands in its job's `flights` (by task) and in its worker's `flights`
+(by attempt).
+
+    job.ready --offer--> Flight --report--> job.finished | job.failed
+        ^                  |
+        +---- lost: the flight becomes a *stray*: given up on, but if its report comes after all it is taken
+"""
+
+from tercel.core.intervals import IntervalSet, Range
+from tercel.core.model import JobRow, Lease, Needs, WorkerInfo, WorkerState
+from tercel.core.states import TaskState
+
+
+class LeaseBook:
+    """Attempts issued together, how many of them are not concluded, and the rows that stand for them on disk."""
+
+    __slots__ = ("cut", "open", "rows")
+
+    def __init__(self, lease: Lease) -> None:
+        self.open = lease.last - lease.first + 1
+        self.rows = [lease]
+        """At first the lease as it was issued; less what was cut out."""
+        self.cut: list[int] = []
+        """Concluded attempts that must disappear from the rows, because their tasks may run again."""
+
+    def cut_out(self) -> tuple[list[int], list[Lease]]:
+        """Take `cut` out of the rows. Returns the ids that are no more, and the rows that are new or smaller."""
+        gone: list[int] = []
+        fresh: list[Lease] = []
+        rows: list[Lease] = []
+        for row in self.rows:
+            left = IntervalSet([(row.id, row.id + row.last - row.first)])
+            for attempt in self.cut:
+                left.discard(attempt)
+            pieces = [
+                Lease(low, row.worker, row.job, low - row.id + row.first, high - row.id + row.first)
+                for low, high in left.ranges()
+            ]
+            if pieces[:1] != [row]:
+                fresh += pieces
+                if not pieces or pieces[0].id != row.id:
+                    gone.append(row.id)
+            rows += pieces
+        self.rows, self.cut = rows, []
+        return gone, fresh
+
+
+class Flight:
+    """One attempt under way, as far as the manager knows."""
+
+    __slots__ = ("attempt", "ending", "job", "lease", "recalled", "running_since", "task", "worker")
+
+    def __init__(self, job: "Job", task: int, attempt: int, worker: "Worker", lease: LeaseBook) -> None:
+        self.job = job
+        self.task = task
+        self.attempt = attempt
+        self.worker = worker
+        self.lease = lease
+        self.running_since: float | None = None
+        """None: offered, not known to run."""
+        self.recalled = False
+        """Asked back; it comes back or is reported."""
+        self.ending = False
+        """Its task is concluded already; it only still occupies its worker."""
+
+    @property
+    def state(self) -> TaskState:
+        return TaskState.OFFERED if self.running_since is None else TaskState.RUNNING
+
+
+class Job:
+    """An unfinished job."""
+
+    __slots__ = (
+        "cancelled",
+        "failed",
+        "failures",
+        "finished",
+        "flights",
+        "mean_wall_s",
+        "needs",
+        "ready",
+        "refused_by",
+        "row",
+        "running",
+        "strays",
+        "task_count",
+    )
+
+    def __init__(self, row: JobRow) -> None:
+        self.row = row
+        self.needs: Needs = row.spec.needs
+        self.task_count = row.task_count
+        self.ready = IntervalSet(row.ranges)
+        self.flights: dict[int, Flight] = {}
+        self.running = 0
+        """How many of `flights` are known to run."""
+        self.strays: dict[int, list[Flight]] = {}
+        self.finished = IntervalSet()
+        self.failed = IntervalSet()
+        self.cancelled = IntervalSet()
+        self.failures: dict[int, int] = {}
+        """Retries spent, of tasks that spent any."""
+        self.refused_by: dict[str, str] = {}
+        """Workers that cannot run this job, and why."""
+        self.mean_wall_s: float | None = None
+        """How long its tasks take, recent ones counting most."""
+
+    @property
+    def id(self) -> int:
+        return self.row.id
+
+    @property
+    def ended_count(self) -> int:
+        return len(self.finished) + len(self.failed) + len(self.cancelled)
+
+    @property
+    def cap_room(self) -> int:
+        """How many more may be under way by the job's own limit."""
+        return self.row.max_running - len(self.flights) if self.row.max_running else len(self.ready)
+
+    def state_of(self, task: int) -> TaskState | None:
+        """None if the job has no such task."""
+        if (flight := self.flights.get(task)) is not None:
+            return flight.state
+        for state, members in (
+            (TaskState.READY, self.ready),
+            (TaskState.FINISHED, self.finished),
+            (TaskState.FAILED, self.failed),
+            (TaskState.CANCELLED, self.cancelled),
+        ):
+            if task in members:
+                return state
+        return None
+
+    def ended_in(self, state: TaskState) -> IntervalSet:
+        return {
+            TaskState.FINISHED: self.finished,
+            TaskState.FAILED: self.failed,
+            TaskState.CANCELLED: self.cancelled,
+        }[state]
+
+    def restore(self, finished: list[Range], failed: list[Range], cancelled: list[Range]) -> None:
+        for members, ranges in (
+            (self.finished, finished),
+            (self.failed, failed),
+            (self.cancelled, cancelled),
+        ):
+            for first, last in ranges:
+                members.add_range(first, last)
+                self.ready.discard_range(first, last)
+
+
+class Worker:
+    """A worker that is or was connected."""
+
+    __slots__ = (
+        "capacity",
+        "completed",
+        "draining",
+        "flights",
+        "id",
+        "info",
+        "instance",
+        "lost_at",
+        "note",
+        "online",
+        "reported_state",
+        "since",
+        "used_mem_bytes",
+        "used_millicpus",
+    )
+
+    def __init__(self, id: str, now: float) -> None:
+        self.id = id
+        self.instance = ""
+        self.info = WorkerInfo(node="", capacity=Needs(0, 0))
+        self.capacity = Needs(0, 0)
+        self.flights: dict[int, Flight] = {}
+        self.used_millicpus = 0
+        self.used_mem_bytes = 0
+        self.online = False
+        self.draining = False
+        self.reported_state = WorkerState.AVAILABLE
+        self.lost_at: float | None = None
+        """Offline: when its tasks will be (or were) given up."""
+        self.since = now
+        self.completed = 0
+        self.note = ""
+
+    @property
+    def state(self) -> WorkerState:
+        if not self.online:
+            return WorkerState.OFFLINE
+        if self.draining:
+            return WorkerState.DRAINING
+        if self.reported_state is WorkerState.CLEANING:
+            return WorkerState.CLEANING
+        return WorkerState.BUSY if self.flights else WorkerState.AVAILABLE
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether it may be offered anything at all."""
+        return self.online and not self.draining
+
+    def board(self, flight: Flight) -> None:
+        self.flights[flight.attempt] = flight
+        self.used_millicpus += flight.job.needs.millicpus
+        self.used_mem_bytes += flight.job.needs.mem_bytes
+
+    def release(self, flight: Flight) -> None:
+        del self.flights[flight.attempt]
+        self.used_millicpus -= flight.job.needs.millicpus
+        self.used_mem_bytes -= flight.job.needs.mem_bytes
+
+    def could_run(self, needs: Needs) -> bool:
+        return needs.millicpus <= self.capacity.millicpus and needs.mem_bytes <= self.capacity.mem_bytes
+
+    def slots(self, needs: Needs) -> int:
+        """How many tasks of this need it runs side by side."""
+        slots = self.capacity.millicpus // needs.millicpus
+        return min(slots, self.capacity.mem_bytes // needs.mem_bytes) if needs.mem_bytes else slots
+
+    def room(self, needs: Needs, ahead: int) -> int:
+        """How many more tasks it may be given if `ahead` of them may wait there for a slot."""
+        room = (self.capacity.millicpus - self.used_millicpus) // needs.millicpus + ahead
+        if needs.mem_bytes:
+            room = min(room, (self.capacity.mem_bytes - self.used_mem_bytes) // needs.mem_bytes + ahead)
+        return room
+
+    @property
+    def overbooked(self) -> bool:
+        """Whether tasks wait there that cannot run yet."""
+        return self.used_millicpus > self.capacity.millicpus or self.used_mem_bytes > self.capacity.mem_bytes
