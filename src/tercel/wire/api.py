@@ -3,18 +3,19 @@
 Paths (all under /v1, all but /v1/health need `Authorization: Bearer <token>`):
 
     POST /jobs              Submission -> Submitted        201; 200 if this key was submitted before
-    GET  /jobs              -> JobList                     ?before=ID&limit=N&all=true
+    GET  /jobs              -> JobList                     ?before=ID&limit=N&all=true (ended ones too); newest first
     GET  /jobs/ID           -> JobView
     GET  /jobs/ID/tasks     -> TaskList                    ?tasks=0-9,12&state=failed&after=N&limit=N&outputs=true
     GET  /jobs/ID/tasks/N   -> TaskView                    every attempt, outputs' sizes
-    GET  /jobs/ID/tasks/N/logs   -> bytes                  ?stream=out|err&follow=true (chunked while it runs)
+    GET  /jobs/ID/tasks/N/logs   -> bytes                  ?stream=out|err&follow=true (chunked until the task has ended)
     POST /cancel            Selection -> Counted           tasks that ended by this
     POST /retry             Selection -> Counted           tasks that will run again
     GET  /explain           -> Explanation                 ?task=37.5 or ?task=37
     GET  /status            -> Status
     GET  /pool              -> Pool
     POST /workers/ID/drain  -> Counted
-    GET  /events            -> server-sent events (JSON of Event)   ?job=37[&job=38]
+    GET  /events            -> server-sent events (JSON of Event)   ?job=37[&job=38][&tasks=true: with ended and spoke]
+                               a comment line at least every 15 s; closes when all those jobs are done
     GET  /tokens, POST /tokens (NewToken -> IssuedToken), DELETE /tokens/ID
     GET  /health            -> Health                      no token needed
     GET  /openapi.json
@@ -125,7 +126,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TaskList(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[TaskView]
     more: bool
-    """More follow: ask again with `after` = the last task's number."""
+    """More follow: ask again with `after` = the last task's number. With outputs, large ones end a page early."""
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -200,7 +201,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job: int
     counts: Counts
     ended: list[Range] = []
-    """Tasks that ended since, if the stream was asked for them."""
+    """Tasks that ended since (in the first event: so far), if the stream was asked for them with tasks=true."""
     spoke: list[Range] = []
     """Those of them that left any output."""
     done: bool = False

@@ -19,6 +19,7 @@ Unknown message types are a PeerError; fields are only ever added, at the end, w
 
 import msgspec
 
+from tercel.core.model import Held as Held
 from tercel.core.model import Needs, Program, Report, WorkerInfo, WorkerState
 
 PROTOCOL = 1
@@ -33,17 +34,6 @@ INLINE_OUTPUT_BYTES = 16 * 1024
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Encoded as [type name, field, field, …]."""
-
-
-class Held(msgspec.Struct, frozen=True, array_like=True):
-    """One attempt a worker holds when it joins."""
-
-    job: int
-    task: int
-    attempt: int
-    started: bool
-    ended: bool
-    """Its report is in the spool and follows."""
 
 
 class Hello(_Message, frozen=True):

@@ -15,6 +15,9 @@ _encoder = msgspec.msgpack.Encoder()
 _from_worker = msgspec.msgpack.Decoder(WorkerFrame)
 _from_manager = msgspec.msgpack.Decoder(ManagerFrame)
 
+_NO_MESSAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises at bytes that are no frame; text that is not UTF-8 is no DecodeError of its own."""
+
 
 class FrameOrder:
     """The receiving side's count of frames on one link."""
@@ -51,7 +54,7 @@ class WorkerSession(_Session):
     def decode(self, data: bytes) -> list[FromManager]:
         try:
             frame = _from_manager.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except _NO_MESSAGE as error:
             raise PeerError(f"the manager sent a frame that is no message: {error}") from error
         return frame.messages if self._order.accept(frame.number) else []
 
@@ -65,6 +68,6 @@ class ManagerSession(_Session):
     def decode(self, data: bytes) -> list[FromWorker]:
         try:
             frame = _from_worker.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except _NO_MESSAGE as error:
             raise PeerError(f"the worker sent a frame that is no message: {error}") from error
         return frame.messages if self._order.accept(frame.number) else []

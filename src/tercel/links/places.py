@@ -1,0 +1,57 @@
+"""Where Tercel keeps things on this machine, by the XDG base directory specification.
+
+    data     $XDG_DATA_HOME/tercel     what must last: a manager's store, a worker's spool
+    config   $XDG_CONFIG_HOME/tercel   what people set
+    runtime  $XDG_RUNTIME_DIR/tercel   what lives as long as a login: the access file
+
+Every directory is its owner's alone (0700). A variable that is empty or not an absolute path is ignored, as the
+specification demands.
+"""
+
+import os
+from pathlib import Path
+
+from tercel.core.errors import UsageError
+
+
+def data_dir() -> Path:
+    return private_dir(_base("XDG_DATA_HOME", ".local/share") / "tercel")
+
+
+def config_dir() -> Path:
+    return private_dir(_base("XDG_CONFIG_HOME", ".config") / "tercel")
+
+
+def runtime_dir() -> Path:
+    """Falls back to the data directory where there is no usable runtime directory (cron, su, containers)."""
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if base.startswith("/"):
+        path = Path(base) / "tercel"
+        try:
+            # Its parent is the login system's to make: a missing one means that there is no session.
+            path.mkdir(mode=0o700, exist_ok=True)
+        except OSError:
+            pass
+        else:
+            if path.stat().st_uid == os.getuid():
+                return path
+    return data_dir()
+
+
+def private_dir(path: Path) -> Path:
+    """Make the directory if it is missing, for its owner alone."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the directory {path}: {error.strerror}") from None
+    return path
+
+
+def _base(variable: str, fallback: str) -> Path:
+    value = os.environ.get(variable, "")
+    if value.startswith("/"):
+        return Path(value)
+    try:
+        return Path.home() / fallback
+    except RuntimeError:
+        raise UsageError(f"there is no home directory: set {variable} to a directory of yours") from None
