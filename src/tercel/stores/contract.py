@@ -5,17 +5,17 @@ Writing is two steps, so that a service can go on taking messages while the disk
     write(changes)   hand a batch over; CPU work only. Called on the service's own thread.
     commit()         make it durable; may block. Called on another thread, never while `write` runs.
 
-If either raises, the whole batch is undone and may be handed over again; every change is idempotent. A full
-disk raises StoreFull, any other trouble of the medium PassingFault. Questions see what is committed; they may
-be asked from any thread, at any time, also while a commit is under way.
+If either raises, all that was written since the last commit is undone and may be handed over again; applying a
+batch twice is the same as once. A full disk raises StoreFull, any other trouble of the medium PassingFault.
+Questions see what is committed; they may be asked from any thread, at any time, also while a commit is under way.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from tercel.core.changes import Change, Loaded
+from tercel.core.changes import Change, Loaded, SpanConcluded
 from tercel.core.intervals import Range
-from tercel.core.model import JobRow, Outcome
+from tercel.core.model import End, JobRow, Outcome, Report
 from tercel.core.states import TaskState
 
 
@@ -57,3 +57,24 @@ class Store(Protocol):
 
     def output_segments(self, attempt: int, stream: str) -> list[bytes]:
         """The compressed pieces in order."""
+
+
+def unattempted(span: SpanConcluded, task: int) -> Outcome:
+    """The terminal record of a task that ended without an attempt: every store tells it alike."""
+    return Outcome(
+        state=span.state,
+        worker="",
+        ended_at=span.at,
+        report=Report(
+            job=span.job,
+            task=task,
+            attempt=0,
+            end=End.CANCELLED,
+            code=0,
+            started_at=span.at,
+            wall_s=0.0,
+            cpu_s=0.0,
+            max_rss_bytes=0,
+            note=span.reason,
+        ),
+    )

@@ -1,0 +1,260 @@
+"""A store that keeps everything in dictionaries: for tests and simulation, and the reference for the others.
+
+What was written waits in a list until it is committed, so a crash is simply the loss of that list:
+
+    write --> pending --commit--> the dictionaries
+                 |
+               crash --> gone
+
+It is meant to be obviously right and cheap for small jobs; nothing here is tuned for large ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
+
+import msgspec
+
+from tercel.core.changes import (
+    AttemptSpent,
+    Change,
+    Concluded,
+    JobAdded,
+    JobEnded,
+    JobResumed,
+    LeaseClosed,
+    Leased,
+    LiveJob,
+    Loaded,
+    OutputKept,
+    Reopened,
+    SpanConcluded,
+    TokenAdded,
+    TokenRevoked,
+)
+from tercel.core.intervals import IntervalSet, Range
+from tercel.core.model import JobRow, Lease, Outcome, Token
+from tercel.core.states import TaskState
+from tercel.stores.contract import Store, unattempted
+
+
+class _Tasks:
+    """What is known of one job's tasks."""
+
+    __slots__ = ("history", "outcomes", "spans", "spent")
+
+    def __init__(self) -> None:
+        self.outcomes: dict[int, Outcome] = {}
+        """By task."""
+        self.spans: list[SpanConcluded] = []
+        """Disjoint, in any order."""
+        self.history: defaultdict[int, dict[int, Outcome]] = defaultdict(dict)
+        """By task, then attempt."""
+        self.spent: defaultdict[int, set[int]] = defaultdict(set)
+        """By task: the attempts that spent a retry since it was last reopened."""
+
+    def conclude_span(self, span: SpanConcluded) -> None:
+        self._cut_spans(span.first, span.last)
+        self.spans.append(span)
+
+    def reopen(self, first: int, last: int) -> None:
+        for task in _members(self.outcomes, first, last):
+            outcome = self.outcomes.pop(task)
+            self.history[task][outcome.report.attempt] = outcome
+        for task in _members(self.spent, first, last):
+            del self.spent[task]
+        self._cut_spans(first, last)
+
+    def _cut_spans(self, first: int, last: int) -> None:
+        kept: list[SpanConcluded] = []
+        for span in self.spans:
+            if span.last < first or span.first > last:
+                kept.append(span)
+                continue
+            if span.first < first:
+                kept.append(msgspec.structs.replace(span, last=first - 1))
+            if span.last > last:
+                kept.append(msgspec.structs.replace(span, first=last + 1))
+        self.spans = kept
+
+    def ended(self, state: TaskState) -> IntervalSet:
+        numbers = IntervalSet((span.first, span.last) for span in self.spans if span.state is state)
+        for task, outcome in sorted(self.outcomes.items()):
+            if outcome.state is state:
+                numbers.add(task)
+        return numbers
+
+    def records(self, wanted: IntervalSet) -> Iterator[Outcome]:
+        """In no particular order."""
+        yield from (outcome for task, outcome in self.outcomes.items() if task in wanted)
+        for span in self.spans:
+            for task in wanted.intersection(IntervalSet([(span.first, span.last)])):
+                yield unattempted(span, task)
+
+    def failures(self) -> dict[int, int]:
+        over = IntervalSet((span.first, span.last) for span in self.spans)
+        return {
+            task: len(attempts)
+            for task, attempts in sorted(self.spent.items())
+            if task not in self.outcomes and task not in over
+        }
+
+
+class MemoryStore(Store):
+    def __init__(self) -> None:
+        self._lock = Lock()  # questions come from any thread, also during a commit
+        self._pending: list[Change] = []
+        self._epoch = 0
+        self._jobs: dict[int, JobRow] = {}
+        self._unfinished: set[int] = set()
+        self._lines: dict[int, tuple[str, ...]] = {}
+        self._tasks: defaultdict[int, _Tasks] = defaultdict(_Tasks)
+        self._leases: dict[int, Lease] = {}
+        self._segments: defaultdict[tuple[int, str], dict[int, bytes]] = defaultdict(dict)
+        self._tokens: dict[str, Token] = {}
+
+    def load(self) -> Loaded:
+        with self._lock:
+            self._pending.clear()
+            self._epoch += 1
+            return Loaded(
+                epoch=self._epoch,
+                next_job=max(self._jobs, default=0) + 1,
+                jobs=[self._live(self._jobs[job]) for job in sorted(self._unfinished)],
+                leases=[lease for _, lease in sorted(self._leases.items())],
+                tokens=[token for _, token in sorted(self._tokens.items())],
+            )
+
+    def _live(self, job: JobRow) -> LiveJob:
+        tasks = self._tasks[job.id]
+        return LiveJob(
+            job=job,
+            finished=tasks.ended(TaskState.FINISHED).ranges(),
+            failed=tasks.ended(TaskState.FAILED).ranges(),
+            cancelled=tasks.ended(TaskState.CANCELLED).ranges(),
+            failures=tasks.failures(),
+        )
+
+    def write(self, changes: Sequence[Change]) -> None:
+        self._pending.extend(changes)
+
+    def commit(self) -> None:
+        with self._lock:
+            for change in self._pending:
+                self._apply(change)
+            self._pending.clear()
+
+    def crash(self) -> None:
+        """Lose what was written and not committed, as the end of the process would."""
+        self._pending.clear()
+
+    def close(self) -> None:
+        self._pending.clear()
+
+    def _apply(self, change: Change) -> None:
+        match change:
+            case Concluded(outcome):
+                self._tasks[outcome.report.job].outcomes[outcome.report.task] = outcome
+            case Leased(lease):
+                self._leases[lease.id] = lease
+            case LeaseClosed(lease_id):
+                self._leases.pop(lease_id, None)
+            case AttemptSpent(outcome):
+                tasks, report = self._tasks[outcome.report.job], outcome.report
+                tasks.history[report.task][report.attempt] = outcome
+                tasks.spent[report.task].add(report.attempt)
+            case SpanConcluded():
+                self._tasks[change.job].conclude_span(change)
+            case Reopened(job, ranges):
+                for first, last in ranges:
+                    self._tasks[job].reopen(first, last)
+            case JobAdded(row, lines):
+                if row.id not in self._jobs:
+                    self._keep(row)
+                    self._lines[row.id] = lines
+            case JobEnded(job, at, finished, failed, cancelled):
+                self._keep(_ended(self._jobs[job], at, finished, failed, cancelled))
+            case JobResumed(job):
+                self._keep(_ended(self._jobs[job], None, 0, 0, 0))
+            case OutputKept(attempt, stream, number, data):
+                self._segments[attempt, stream][number] = data
+            case TokenAdded(token):
+                self._tokens[token.id] = token
+            case TokenRevoked(token_id):
+                self._tokens.pop(token_id, None)
+
+    def _keep(self, row: JobRow) -> None:
+        self._jobs[row.id] = row
+        if row.ended_at is None:
+            self._unfinished.add(row.id)
+        else:
+            self._unfinished.discard(row.id)
+
+    def job(self, job: int) -> JobRow | None:
+        with self._lock:
+            return self._jobs.get(job)
+
+    def job_by_key(self, owner: str, key: str) -> JobRow | None:
+        if not key:
+            return None
+        with self._lock:
+            twins = [row for row in self._jobs.values() if row.owner == owner and row.key == key]
+        return min(twins, key=lambda row: row.id, default=None)
+
+    def jobs(self, *, owner: str | None, before: int | None, limit: int) -> list[JobRow]:
+        with self._lock:
+            rows = [
+                self._jobs[job]
+                for job in sorted(self._jobs, reverse=True)
+                if (before is None or job < before) and (owner is None or self._jobs[job].owner == owner)
+            ]
+        return rows[: max(limit, 0)]
+
+    def lines(self, job: int, first: int, last: int) -> list[str]:
+        with self._lock:
+            row, lines = self._jobs.get(job), self._lines.get(job, ())
+        if row is None or not lines:
+            return []
+        found: list[str] = []
+        passed = 0  # tasks of the ranges before this one
+        for low, high in row.ranges:
+            start, end = max(first, low), min(last, high)
+            if start <= end:
+                found += lines[passed + start - low : passed + end - low + 1]
+            passed += high - low + 1
+        return found
+
+    def outcomes(
+        self, job: int, *, ranges: Sequence[Range], states: Sequence[TaskState] = (), limit: int
+    ) -> list[Outcome]:
+        with self._lock:
+            records = [
+                record
+                for record in self._tasks[job].records(IntervalSet(ranges))
+                if not states or record.state in states
+            ]
+        return sorted(records, key=lambda record: record.report.task)[: max(limit, 0)]
+
+    def history(self, job: int, task: int) -> list[Outcome]:
+        with self._lock:
+            tasks = self._tasks[job]
+            earlier = dict(tasks.history.get(task, {}))
+            if task in tasks.outcomes:
+                earlier.pop(tasks.outcomes[task].report.attempt, None)
+        return [outcome for _, outcome in sorted(earlier.items())]
+
+    def ended(self, job: int, state: TaskState) -> list[Range]:
+        with self._lock:
+            return self._tasks[job].ended(state).ranges()
+
+    def output_segments(self, attempt: int, stream: str) -> list[bytes]:
+        with self._lock:
+            return [data for _, data in sorted(self._segments.get((attempt, stream), {}).items())]
+
+
+def _ended(row: JobRow, at: float | None, finished: int, failed: int, cancelled: int) -> JobRow:
+    return msgspec.structs.replace(row, ended_at=at, finished=finished, failed=failed, cancelled=cancelled)
+
+
+def _members(tasks: Iterable[int], first: int, last: int) -> list[int]:
+    return [task for task in tasks if first <= task <= last]

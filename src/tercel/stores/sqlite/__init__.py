@@ -1,0 +1,21 @@
+"""The embedded default: one SQLite file, WAL, synchronous=FULL, so that a commit survives the loss of power.
+
+    store         the contract, put together from the others
+    schema        tables as they are now, and the way there from older files
+    queries       every statement, named; no SQL stands elsewhere
+    connections   one writer, any number of readers, and who owns the file
+    writing       a batch of changes -> few statements with many rows
+    jobs          job rows
+    lines         command lines in chunks
+    outcomes      how tasks ended: records, spans, history
+    ranges        task numbers -> ranges
+    faults        SQLite's errors -> ours, by blame
+
+The writer is used by one thread at a time: the service's thread writes, another commits. A step of a statement
+gives up the interpreter's lock, and in a busy process getting it back may take milliseconds; so rows are
+written many to a statement, and long answers are read as one row.
+"""
+
+from tercel.stores.sqlite.store import SqliteStore
+
+__all__ = ["SqliteStore"]

@@ -1,0 +1,187 @@
+"""The tables, and how a file of an older version becomes one of this.
+
+A fresh file gets SCHEMA at once; an older one every script in MIGRATIONS from its version on. Both must end
+alike: tests/conformance/test_stores.py compares them, starting from each version that was ever released.
+
+    job ---< line_chunk
+     |----< outcome >---- output (by attempt), output_segment (by attempt)
+     |----< history >---- the same
+     |----< span
+     |----< lease >------ worker ---- also named by outcome and history
+    epoch, token          stand alone
+"""
+
+import sqlite3
+from pathlib import Path
+
+from tercel.core.errors import UsageError
+from tercel.stores.sqlite import queries
+
+APPLICATION_ID = 0x54455243
+"""`TERC`, in the file's header: tells our files from other programs'."""
+
+VERSION = 1
+
+SCHEMA: tuple[str, ...] = (
+    """
+    CREATE TABLE epoch (
+        id INTEGER PRIMARY KEY CHECK (id = 0),
+        value INTEGER NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE job (
+        id INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        key TEXT NOT NULL,
+        submitted_at REAL NOT NULL,
+        max_running INTEGER NOT NULL,
+        has_lines INTEGER NOT NULL,
+        ended_at REAL,
+        finished INTEGER NOT NULL,
+        failed INTEGER NOT NULL,
+        cancelled INTEGER NOT NULL,
+        spec BLOB NOT NULL,   -- msgpack of JobSpec
+        ranges BLOB NOT NULL  -- msgpack of [[first, last], ...]
+    )
+    """,
+    "CREATE INDEX job_unfinished ON job (id) WHERE ended_at IS NULL",
+    "CREATE INDEX job_by_owner ON job (owner, id)",
+    # Not unique: a key used twice by mistake of a manager must not make its whole batch impossible to store.
+    "CREATE INDEX job_by_key ON job (owner, key, id) WHERE key <> ''",
+    # Not WITHOUT ROWID, as no table whose rows are large: SQLite keeps those badly inside an index.
+    """
+    CREATE TABLE line_chunk (
+        job INTEGER NOT NULL,
+        first INTEGER NOT NULL,  -- the task of the first line; the others follow without a gap
+        lines BLOB NOT NULL,     -- msgpack of [line, ...]
+        PRIMARY KEY (job, first)
+    )
+    """,
+    "CREATE TABLE worker (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+    """
+    CREATE TABLE lease (
+        id INTEGER PRIMARY KEY,
+        worker INTEGER NOT NULL,
+        job INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL
+    )
+    """,
+    # No output in it: loading a job reads all these rows, so they stay small.
+    """
+    CREATE TABLE outcome (
+        job INTEGER NOT NULL,
+        task INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        state INTEGER NOT NULL,  -- outcomes.STATE_CODES
+        worker INTEGER NOT NULL,
+        end INTEGER NOT NULL,    -- outcomes.END_CODES
+        code INTEGER NOT NULL,
+        started_at REAL NOT NULL,
+        ended_at REAL NOT NULL,
+        wall_s REAL NOT NULL,
+        cpu_s REAL NOT NULL,
+        max_rss_bytes INTEGER NOT NULL,
+        note TEXT,
+        PRIMARY KEY (job, task)
+    ) WITHOUT ROWID
+    """,
+    # The few failed among a million finished are found without reading the million. 1 is `finished`.
+    "CREATE INDEX outcome_unsuccessful ON outcome (job, task, state) WHERE state <> 1",
+    """
+    CREATE TABLE history (
+        job INTEGER NOT NULL,
+        task INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        state INTEGER NOT NULL,
+        worker INTEGER NOT NULL,
+        end INTEGER NOT NULL,
+        code INTEGER NOT NULL,
+        started_at REAL NOT NULL,
+        ended_at REAL NOT NULL,
+        wall_s REAL NOT NULL,
+        cpu_s REAL NOT NULL,
+        max_rss_bytes INTEGER NOT NULL,
+        note TEXT,
+        spent INTEGER NOT NULL,  -- whether it counts against the retries since the task was last reopened
+        PRIMARY KEY (job, task, attempt)
+    ) WITHOUT ROWID
+    """,
+    # Spans of one job never overlap.
+    """
+    CREATE TABLE span (
+        job INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        state INTEGER NOT NULL,
+        at REAL NOT NULL,
+        reason TEXT NOT NULL,
+        PRIMARY KEY (job, first)
+    ) WITHOUT ROWID
+    """,
+    # By attempt, so that it stays in place when an outcome moves into history.
+    """
+    CREATE TABLE output (
+        attempt INTEGER PRIMARY KEY,
+        out BLOB,  -- msgpack of Output
+        err BLOB
+    )
+    """,
+    """
+    CREATE TABLE output_segment (
+        attempt INTEGER NOT NULL,
+        stream TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (attempt, stream, number)
+    )
+    """,
+    """
+    CREATE TABLE token (
+        id TEXT PRIMARY KEY,
+        role TEXT NOT NULL,
+        user TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        note TEXT NOT NULL
+    )
+    """,
+)
+
+MIGRATIONS: dict[int, tuple[str, ...]] = {}
+"""The statements that make a file of this version one of the next."""
+
+
+def check(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that is not ours to touch, before anything in it is changed."""
+    version = _number(connection, queries.SCHEMA_VERSION)
+    if _number(connection, queries.TABLE_COUNT) == 0:
+        return
+    if _number(connection, queries.APPLICATION_ID) != APPLICATION_ID:
+        raise UsageError(f"{path} is an SQLite file of another program; choose another data directory")
+    if version > VERSION:
+        raise UsageError(
+            f"{path} was written by a newer Tercel (its schema is version {version}, this one knows "
+            f"up to {VERSION}); use that version or a later one"
+        )
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Make the tables, or bring older ones up to date: all of it, or none."""
+    version = _number(connection, queries.SCHEMA_VERSION)
+    if version == VERSION:
+        return
+    steps = [MIGRATIONS[older] for older in range(version, VERSION)] if version else [SCHEMA]
+    connection.execute(queries.BEGIN)
+    for statements in steps:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute(queries.COMMIT)
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    (number,) = connection.execute(query).fetchone()
+    return int(number)

@@ -1,0 +1,166 @@
+"""The contract on SQLite.
+
+service's thread   write: BEGIN, then rows into the transaction      (memory and CPU only)
+another thread     commit: COMMIT                                    (the disk)
+any thread         questions, each on a connection and a committed state of its own
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from tercel.core.changes import Change, LiveJob, Loaded
+from tercel.core.intervals import Range
+from tercel.core.model import JobRow, Lease, Outcome, Role, Token
+from tercel.core.states import TaskState
+from tercel.stores.contract import Store
+from tercel.stores.sqlite import faults, jobs, outcomes, queries, writing
+from tercel.stores.sqlite.connections import Ownership, Readers, open_writer
+from tercel.stores.sqlite.lines import Lines
+from tercel.stores.sqlite.outcomes import WorkerIds
+
+_MOST = 2**63 - 1
+"""The largest number SQLite knows. No id comes near it."""
+
+
+class SqliteStore(Store):
+    """One file (and SQLite's own beside it), owned by one process at a time.
+
+    `factory` makes the writing connection: tests give one that fails when told to.
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], *, factory: type[sqlite3.Connection] = sqlite3.Connection
+    ) -> None:
+        self._path = Path(path)
+        self._ownership = Ownership(self._path)
+        try:
+            self._writer = open_writer(self._path, factory)
+        except BaseException:
+            self._ownership.give_up()
+            raise
+        self._workers = WorkerIds(self._writer)
+        self._readers = Readers(self._path)
+        self._lines = Lines(self._readers)
+        self._closed = False
+
+    # --- keeping
+
+    def load(self) -> Loaded:
+        self._roll_back()
+        try:
+            self._writer.execute(queries.BEGIN)
+            self._writer.execute(queries.EPOCH_ADVANCE)
+            self._writer.execute(queries.COMMIT)
+            return self._loaded()
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise faults.translated(error, self._path) from error
+
+    def _loaded(self) -> Loaded:
+        (epoch,) = self._writer.execute(queries.EPOCH).fetchone()
+        return Loaded(
+            epoch=epoch,
+            next_job=jobs.next_number(self._writer),
+            jobs=[self._live(row) for row in jobs.unfinished(self._writer)],
+            leases=[Lease(*columns) for columns in self._writer.execute(queries.LEASES)],
+            tokens=[
+                Token(id=id, role=Role(role), user=user, digest=digest, created_at=created_at, note=note)
+                for id, role, user, digest, created_at, note in self._writer.execute(queries.TOKENS)
+            ],
+        )
+
+    def _live(self, row: JobRow) -> LiveJob:
+        return LiveJob(
+            job=row,
+            finished=outcomes.ended(self._writer, row.id, TaskState.FINISHED),
+            failed=outcomes.ended(self._writer, row.id, TaskState.FAILED),
+            cancelled=outcomes.ended(self._writer, row.id, TaskState.CANCELLED),
+            failures=outcomes.failures(self._writer, row.id),
+        )
+
+    def write(self, changes: Sequence[Change]) -> None:
+        try:
+            if not self._writer.in_transaction:
+                self._writer.execute(queries.BEGIN)
+            writing.apply(self._writer, self._workers, changes)
+        except BaseException as error:
+            self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                raise faults.translated(error, self._path) from error
+            raise
+
+    def commit(self) -> None:
+        if not self._writer.in_transaction:
+            return
+        try:
+            self._writer.execute(queries.COMMIT)
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise faults.translated(error, self._path) from error
+
+    def _roll_back(self) -> None:
+        # Ids given in the transaction go with it.
+        self._workers.clear()
+        try:
+            if self._writer.in_transaction:  # SQLite ends it by itself after some errors
+                self._writer.execute(queries.ROLLBACK)
+        except sqlite3.Error:
+            # A rollback that fails has still ended the transaction; what is wrong shows at the next one.
+            pass
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._roll_back()
+        self._readers.close()
+        # Last, and by the one that may write: it brings the log home into the file.
+        self._writer.close()
+        self._ownership.give_up()
+
+    # --- questions
+
+    def job(self, job: int) -> JobRow | None:
+        with self._readers.snapshot() as connection:
+            return jobs.job(connection, _known(job))
+
+    def job_by_key(self, owner: str, key: str) -> JobRow | None:
+        with self._readers.snapshot() as connection:
+            return jobs.job_by_key(connection, owner, key)
+
+    def jobs(self, *, owner: str | None, before: int | None, limit: int) -> list[JobRow]:
+        below = None if before is None else _known(before)
+        with self._readers.snapshot() as connection:
+            return jobs.newest(connection, owner=owner, before=below, limit=_known(max(limit, 0)))
+
+    def lines(self, job: int, first: int, last: int) -> list[str]:
+        return self._lines.of(_known(job), _known(first), _known(last))
+
+    def outcomes(
+        self, job: int, *, ranges: Sequence[Range], states: Sequence[TaskState] = (), limit: int
+    ) -> list[Outcome]:
+        known = [(_known(first), _known(last)) for first, last in ranges]
+        with self._readers.snapshot() as connection:
+            return outcomes.outcomes(
+                connection, _known(job), ranges=known, states=states, limit=_known(max(limit, 0))
+            )
+
+    def history(self, job: int, task: int) -> list[Outcome]:
+        with self._readers.snapshot() as connection:
+            return outcomes.history(connection, _known(job), _known(task))
+
+    def ended(self, job: int, state: TaskState) -> list[Range]:
+        with self._readers.snapshot() as connection:
+            return outcomes.ended(connection, _known(job), state)
+
+    def output_segments(self, attempt: int, stream: str) -> list[bytes]:
+        with self._readers.snapshot() as connection:
+            found = connection.execute(queries.SEGMENTS, (_known(attempt), stream))
+            return [data for (data,) in found]
+
+
+def _known(number: int) -> int:
+    """A number that SQLite can be asked about: people may ask for anything, and what is absurd is not there."""
+    return max(-_MOST, min(number, _MOST))

@@ -1,0 +1,122 @@
+"""A batch of changes -> few statements with many rows.
+
+Changes of one kind are written together. That is the same as one by one wherever kinds do not meet:
+
+    lease ids are never used again      so all openings may go before all closings
+    an end and a resumption of a job    share one statement, in order
+    a task ends once                    unless it was reopened between: so each Reopened begins a new stretch,
+                                        and within a stretch it goes first
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tercel.core.changes import (
+    AttemptSpent,
+    Change,
+    Concluded,
+    JobAdded,
+    JobEnded,
+    JobResumed,
+    LeaseClosed,
+    Leased,
+    OutputKept,
+    Reopened,
+    SpanConcluded,
+    TokenAdded,
+    TokenRevoked,
+)
+from tercel.stores.sqlite import jobs, lines, outcomes, queries
+from tercel.stores.sqlite.outcomes import WorkerIds
+
+
+class _Stretch:
+    """Changes that may be written kind by kind."""
+
+    def __init__(self) -> None:
+        self.reopened: list[Reopened] = []
+        self.added: list[JobAdded] = []
+        self.kept: list[OutputKept] = []
+        self.leased: list[Leased] = []
+        self.closed: list[LeaseClosed] = []
+        self.spent: list[AttemptSpent] = []
+        self.concluded: list[Concluded] = []
+        self.spans: list[SpanConcluded] = []
+        self.ends: list[JobEnded | JobResumed] = []
+        self.tokens: list[TokenAdded | TokenRevoked] = []
+        self.takes: dict[type[Change], Callable[[Any], None]] = {
+            Reopened: self.reopened.append,
+            JobAdded: self.added.append,
+            OutputKept: self.kept.append,
+            Leased: self.leased.append,
+            LeaseClosed: self.closed.append,
+            AttemptSpent: self.spent.append,
+            Concluded: self.concluded.append,
+            SpanConcluded: self.spans.append,
+            JobEnded: self.ends.append,
+            JobResumed: self.ends.append,
+            TokenAdded: self.tokens.append,
+            TokenRevoked: self.tokens.append,
+        }
+
+    @property
+    def ended_tasks(self) -> bool:
+        return bool(self.concluded or self.spent or self.spans)
+
+
+def apply(connection: sqlite3.Connection, workers: WorkerIds, changes: Sequence[Change]) -> None:
+    """Write changes into the open transaction."""
+    stretch = _Stretch()
+    takes = stretch.takes
+    for change in changes:
+        kind = type(change)
+        if kind is Reopened and stretch.ended_tasks:
+            _write(connection, workers, stretch)
+            stretch = _Stretch()
+            takes = stretch.takes
+        takes[kind](change)
+    _write(connection, workers, stretch)
+
+
+def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch) -> None:
+    if stretch.reopened:
+        outcomes.reopen(connection, stretch.reopened)
+    if stretch.added:
+        jobs.add(connection, stretch.added)
+        lines.add(connection, stretch.added)
+    if stretch.kept:
+        connection.executemany(
+            queries.SEGMENT_ADD,
+            [(piece.attempt, piece.stream, piece.number, piece.data) for piece in stretch.kept],
+        )
+    if stretch.leased:
+        connection.executemany(
+            queries.LEASE_ADD,
+            [
+                (lease.id, workers[lease.worker], lease.job, lease.first, lease.last)
+                for lease in [change.lease for change in stretch.leased]
+            ],
+        )
+    if stretch.closed:
+        connection.executemany(queries.LEASE_CLOSE, [(change.id,) for change in stretch.closed])
+    if stretch.spent:
+        outcomes.spend(connection, [change.outcome for change in stretch.spent], workers)
+    if stretch.concluded:
+        outcomes.conclude(connection, [change.outcome for change in stretch.concluded], workers)
+    if stretch.spans:
+        outcomes.conclude_spans(connection, stretch.spans)
+    if stretch.ends:
+        jobs.end(connection, stretch.ends)
+    for change in stretch.tokens:
+        _write_token(connection, change)
+
+
+def _write_token(connection: sqlite3.Connection, change: TokenAdded | TokenRevoked) -> None:
+    if isinstance(change, TokenRevoked):
+        connection.execute(queries.TOKEN_REVOKE, (change.id,))
+        return
+    token = change.token
+    connection.execute(
+        queries.TOKEN_ADD, (token.id, token.role, token.user, token.digest, token.created_at, token.note)
+    )

@@ -1,0 +1,148 @@
+"""What tests of stores share: values to keep, stores to keep them in, and every question at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from tercel.core.changes import Change, Concluded, JobAdded, Loaded, SpanConcluded
+from tercel.core.intervals import Range
+from tercel.core.model import End, JobRow, JobSpec, Lease, Outcome, Output, Report, Role, Token
+from tercel.core.states import TERMINAL, TaskState
+from tercel.stores.contract import Store
+from tercel.stores.memory import MemoryStore
+from tercel.stores.sqlite import SqliteStore
+
+FINISHED, FAILED, CANCELLED = TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED
+
+
+class Kept(Protocol):
+    """A store that can be lost and opened again."""
+
+    store: Store
+
+    def reopen(self) -> Loaded:
+        """As after the end of the process: what was not committed is gone."""
+
+
+class KeptInMemory:
+    def __init__(self) -> None:
+        self.store: MemoryStore = MemoryStore()
+
+    def reopen(self) -> Loaded:
+        self.store.crash()
+        return self.store.load()
+
+
+class KeptInSqlite:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.store: SqliteStore = SqliteStore(path)
+
+    def reopen(self) -> Loaded:
+        self.store.close()
+        self.store = SqliteStore(self.path)
+        return self.store.load()
+
+
+def hand_over(store: Store, *changes: Change) -> None:
+    store.write(changes)
+    store.commit()
+
+
+def job(
+    number: int = 1,
+    *ranges: Range,
+    owner: str = "ada",
+    key: str = "",
+    spec: JobSpec | None = None,
+    lines: tuple[str, ...] = (),
+) -> JobAdded:
+    row = JobRow(
+        id=number,
+        owner=owner,
+        spec=spec or JobSpec(argv=("true",)),
+        ranges=ranges or ((0, 9),),
+        max_running=0,
+        submitted_at=100.0 + number,
+        key=key,
+        has_lines=bool(lines),
+    )
+    return JobAdded(row, lines)
+
+
+def outcome(
+    task: int,
+    *,
+    attempt: int | None = None,
+    job: int = 1,
+    state: TaskState = FINISHED,
+    worker: str = "node1",
+    note: str = "",
+    out: Output | None = None,
+    err: Output | None = None,
+) -> Outcome:
+    report = Report(
+        job=job,
+        task=task,
+        attempt=1000 * job + task if attempt is None else attempt,
+        end=End.EXITED,
+        code=0 if state is FINISHED else 3,
+        started_at=200.125 + task,
+        wall_s=0.1,
+        cpu_s=0.03,
+        max_rss_bytes=3_456_789,
+        note=note,
+        out=out,
+        err=err,
+    )
+    return Outcome(state, worker, 200.3 + task, report)
+
+
+def concluded(tasks: range | list[int], *, job: int = 1, state: TaskState = FINISHED) -> list[Change]:
+    return [Concluded(outcome(task, job=job, state=state)) for task in tasks]
+
+
+def cancelled(first: int, last: int, *, job: int = 1, reason: str = "ada asked") -> SpanConcluded:
+    return SpanConcluded(job, first, last, CANCELLED, 300.5, reason)
+
+
+def lease(number: int, *, job: int = 1, first: int = 0, last: int = 4, worker: str = "node1") -> Lease:
+    return Lease(number, worker, job, first, last)
+
+
+def token(name: str, role: Role = Role.USER) -> Token:
+    return Token(id=name, role=role, user="ada", digest="ab" * 32, created_at=5.5, note="laptop")
+
+
+def answers(store: Store, attempts: int = 0) -> dict[str, object]:
+    """What the store says to every question about all it knows (and output of attempts up to a number)."""
+    ask: dict[str, Callable[[], object]] = {
+        "jobs": lambda: store.jobs(owner=None, before=None, limit=1000),
+        "page": lambda: store.jobs(owner="ada", before=3, limit=2),
+    }
+    for row in store.jobs(owner=None, before=None, limit=1000):
+        number, (low, high) = row.id, (row.ranges[0][0], row.ranges[-1][1])
+        ask |= {
+            f"{number}": lambda n=number: store.job(n),
+            f"{number} by key": lambda r=row: store.job_by_key(r.owner, r.key),
+            f"{number} lines": lambda n=number, a=low, b=high: [
+                store.lines(n, a, b),
+                store.lines(n, a + 1, b - 1),
+                [store.lines(n, t, t) for t in range(a, b + 1)],
+            ],
+            f"{number} outcomes": lambda n=number, a=low, b=high: store.outcomes(
+                n, ranges=[(a, b)], limit=1000
+            ),
+            f"{number} some": lambda n=number, a=low, b=high: [
+                store.outcomes(n, ranges=[(b - 2, b), (a, a + 3)], states=states, limit=limit)
+                for states in ((), (FINISHED,), (FAILED,), (CANCELLED, FAILED), (CANCELLED, FINISHED))
+                for limit in (0, 1, 4)
+            ],
+            f"{number} ended": lambda n=number: [store.ended(n, state) for state in sorted(TERMINAL)],
+            f"{number} history": lambda n=number, a=low, b=high: [
+                store.history(n, t) for t in range(a, b + 1)
+            ],
+        }
+    for attempt in range(1, attempts + 1):
+        ask[f"output of {attempt}"] = lambda n=attempt: [store.output_segments(n, s) for s in ("out", "err")]
+    return {question: answer() for question, answer in ask.items()}

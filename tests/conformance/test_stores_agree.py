@@ -1,0 +1,259 @@
+"""Random histories of valid changes, kept in SQLite and in memory: every answer must be the same.
+
+`Plan` knows only what may validly come next; what the answers should be, it does not. A history is handed over
+in batches, some of them twice, some never committed, with the stores opened again in between.
+"""
+
+import copy
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from tercel.core.changes import (
+    AttemptSpent,
+    Change,
+    Concluded,
+    JobEnded,
+    JobResumed,
+    LeaseClosed,
+    Leased,
+    OutputKept,
+    Reopened,
+    TokenAdded,
+    TokenRevoked,
+)
+from tercel.core.intervals import IntervalSet
+from tercel.core.model import Output
+from tercel.core.states import TaskState
+from tests.conformance.stores import (
+    CANCELLED,
+    FAILED,
+    FINISHED,
+    KeptInMemory,
+    KeptInSqlite,
+    answers,
+    cancelled,
+    job,
+    lease,
+    outcome,
+    token,
+)
+
+
+@dataclass
+class PlannedJob:
+    id: int
+    tasks: IntervalSet
+    open: IntervalSet
+    ended: dict[TaskState, IntervalSet] = field(
+        default_factory=lambda: {state: IntervalSet() for state in (FINISHED, FAILED, CANCELLED)}
+    )
+    over: bool = False
+
+
+@dataclass
+class Plan:
+    jobs: list[PlannedJob] = field(default_factory=list)
+    attempts: int = 0
+    leases: list[int] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+
+    def attempt(self) -> int:
+        self.attempts += 1
+        return self.attempts
+
+
+OUTPUTS = st.none() | st.builds(Output, st.just(9), st.just(4), st.binary(max_size=4), st.integers(0, 2))
+WORKERS = st.sampled_from(["n1", "n2", "n3"])
+RANGES = st.sampled_from([((0, 0),), ((0, 6),), ((3, 12),), ((0, 2), (5, 5), (9, 14)), ((2, 2), (4, 4))])
+
+
+class StoresAgree(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory()
+        self.memory = KeptInMemory()
+        self.sqlite = KeptInSqlite(Path(self.directory.name) / "store.db")
+        self.plan = Plan()
+        self.committed = Plan()
+        self.batch: list[Change] = []
+
+    def teardown(self) -> None:
+        self.sqlite.store.close()
+        self.directory.cleanup()
+
+    # --- changes
+
+    @rule(
+        ranges=RANGES,
+        lines=st.booleans(),
+        key=st.sampled_from(["", "", "k"]),
+        owner=st.sampled_from(["ada", "bob"]),
+    )
+    def submit(self, ranges: tuple[tuple[int, int], ...], lines: bool, key: str, owner: str) -> None:
+        tasks = IntervalSet(ranges)
+        number = len(self.plan.jobs) + 1
+        texts = tuple(f"run {number} {task}" for task in tasks) if lines else ()
+        self.batch.append(job(number, *ranges, owner=owner, key=key, lines=texts))
+        self.plan.jobs.append(PlannedJob(number, tasks, tasks.copy()))
+
+    @precondition(lambda self: any(job.open for job in self.plan.jobs))
+    @rule(
+        data=st.data(),
+        state=st.sampled_from([FINISHED, FAILED, CANCELLED]),
+        worker=WORKERS,
+        out=OUTPUTS,
+        err=OUTPUTS,
+    )
+    def conclude(
+        self, data: st.DataObject, state: TaskState, worker: str, out: Output | None, err: Output | None
+    ) -> None:
+        planned = data.draw(st.sampled_from([job for job in self.plan.jobs if job.open]))
+        for task in data.draw(
+            st.lists(st.sampled_from(list(planned.open)), min_size=1, max_size=4, unique=True)
+        ):
+            told = outcome(
+                task,
+                attempt=self.plan.attempt(),
+                job=planned.id,
+                state=state,
+                worker=worker,
+                out=out,
+                err=err,
+            )
+            self.batch.append(Concluded(told))
+            planned.open.discard(task)
+            planned.ended[state].add(task)
+
+    @precondition(lambda self: any(job.open for job in self.plan.jobs))
+    @rule(data=st.data(), worker=WORKERS, out=OUTPUTS)
+    def spend(self, data: st.DataObject, worker: str, out: Output | None) -> None:
+        planned = data.draw(st.sampled_from([job for job in self.plan.jobs if job.open]))
+        task = data.draw(st.sampled_from(list(planned.open)))
+        told = outcome(
+            task,
+            attempt=self.plan.attempt(),
+            job=planned.id,
+            state=FAILED,
+            worker=worker,
+            out=out,
+            note="again",
+        )
+        self.batch.append(AttemptSpent(told))
+
+    @precondition(lambda self: any(job.open for job in self.plan.jobs))
+    @rule(data=st.data(), low=st.integers(0, 15), size=st.integers(1, 15), reason=st.sampled_from(["x", "y"]))
+    def cancel(self, data: st.DataObject, low: int, size: int, reason: str) -> None:
+        planned = data.draw(st.sampled_from([job for job in self.plan.jobs if job.open]))
+        for first, last in planned.open.intersection(IntervalSet([(low, low + size - 1)])).ranges():
+            self.batch.append(cancelled(first, last, job=planned.id, reason=reason))
+            planned.open.discard_range(first, last)
+            planned.ended[CANCELLED].add_range(first, last)
+
+    @precondition(lambda self: any(job.ended[FAILED] or job.ended[CANCELLED] for job in self.plan.jobs))
+    @rule(data=st.data(), low=st.integers(0, 15), size=st.integers(1, 15), resumed_first=st.booleans())
+    def retry(self, data: st.DataObject, low: int, size: int, resumed_first: bool) -> None:
+        choices = [job for job in self.plan.jobs if job.ended[FAILED] or job.ended[CANCELLED]]
+        planned = data.draw(st.sampled_from(choices))
+        again = planned.ended[FAILED].copy()
+        again.update(planned.ended[CANCELLED])
+        again = again.intersection(IntervalSet([(low, low + size - 1)]))
+        if not again:
+            return
+        changes: list[Change] = [Reopened(planned.id, tuple(again.ranges()))]
+        if planned.over:
+            changes.insert(0 if resumed_first else 1, JobResumed(planned.id))
+            planned.over = False
+        self.batch += changes
+        planned.open.update(again)
+        planned.ended[FAILED].difference_update(again)
+        planned.ended[CANCELLED].difference_update(again)
+
+    @precondition(lambda self: any(not job.open and not job.over for job in self.plan.jobs))
+    @rule()
+    def end_jobs(self) -> None:
+        for planned in self.plan.jobs:
+            if not planned.open and not planned.over:
+                counts = [len(planned.ended[state]) for state in (FINISHED, FAILED, CANCELLED)]
+                self.batch.append(JobEnded(planned.id, 77.5, *counts))
+                planned.over = True
+
+    @rule(worker=WORKERS)
+    def issue_lease(self, worker: str) -> None:
+        number = self.plan.attempt()
+        self.batch.append(Leased(lease(number, worker=worker)))
+        self.plan.leases.append(number)
+
+    @precondition(lambda self: self.plan.leases)
+    @rule(data=st.data())
+    def close_lease(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(self.plan.leases))
+        self.batch.append(LeaseClosed(number))
+        self.plan.leases.remove(number)
+
+    @rule(attempt=st.integers(1, 3), stream=st.sampled_from(["out", "err"]), number=st.integers(0, 3))
+    def keep_output(self, attempt: int, stream: str, number: int) -> None:
+        self.batch.append(OutputKept(attempt, stream, number, f"{attempt} {stream} {number}".encode()))
+
+    @rule(data=st.data())
+    def change_tokens(self, data: st.DataObject) -> None:
+        if self.plan.tokens and data.draw(st.booleans()):
+            self.batch.append(TokenRevoked(self.plan.tokens.pop()))
+        else:
+            name = f"t{self.plan.attempt()}"
+            self.batch.append(TokenAdded(token(name)))
+            self.plan.tokens.append(name)
+
+    # --- keeping them
+
+    @precondition(lambda self: self.batch)
+    @rule(times=st.sampled_from([1, 1, 2]), cut=st.integers(0, 20))
+    def commit(self, times: int, cut: int) -> None:
+        self.memory.store.write(self.batch)
+        self.memory.store.commit()
+        for _ in range(times):
+            self.sqlite.store.write(self.batch[:cut])
+            self.sqlite.store.write(self.batch[cut:])
+            self.sqlite.store.commit()
+        self.batch = []
+        self.committed = copy.deepcopy(self.plan)
+        self.compare()
+
+    @precondition(lambda self: self.batch)
+    @rule()
+    def crash(self) -> None:
+        for kept in (self.memory, self.sqlite):
+            kept.store.write(self.batch)
+        self.batch = []
+        self.plan = copy.deepcopy(self.committed)
+        self.open_again()
+
+    @precondition(lambda self: not self.batch)
+    @rule()
+    def open_again(self) -> None:
+        loaded = self.memory.reopen()
+        assert self.sqlite.reopen() == loaded
+        self.compare()
+        assert [
+            (live.job.id, sum(map(_size, [live.finished, live.failed, live.cancelled])))
+            for live in loaded.jobs
+        ] == [
+            (planned.id, len(planned.tasks) - len(planned.open))
+            for planned in self.plan.jobs
+            if not planned.over
+        ]
+
+    def compare(self) -> None:
+        assert answers(self.sqlite.store, attempts=3) == answers(self.memory.store, attempts=3)
+
+
+def _size(ranges: list[tuple[int, int]]) -> int:
+    return sum(last - first + 1 for first, last in ranges)
+
+
+TestStoresAgree = StoresAgree.TestCase
+TestStoresAgree.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,323 @@
+"""What the SQLite store does when the disk is full, the process is killed, the power fails, or a statement fails.
+
+Always the same: a batch is there whole or not at all, what was committed stays, and the batch may be handed over
+again.
+"""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tercel.core.changes import (
+    AttemptSpent,
+    Change,
+    Concluded,
+    JobEnded,
+    JobResumed,
+    LeaseClosed,
+    Leased,
+    OutputKept,
+    Reopened,
+    TokenAdded,
+    TokenRevoked,
+)
+from tercel.core.errors import PassingFault, StoreFull
+from tercel.core.model import Output
+from tercel.stores.memory import MemoryStore
+from tercel.stores.sqlite import SqliteStore
+from tests.conformance.stores import (
+    FAILED,
+    FINISHED,
+    answers,
+    cancelled,
+    concluded,
+    hand_over,
+    job,
+    lease,
+    outcome,
+    token,
+)
+
+ROOT = Path(__file__).parents[2]
+
+BEFORE: list[Change] = [
+    job(1, (0, 99)),
+    job(2, (0, 1)),
+    Concluded(outcome(1, attempt=1, state=FAILED)),
+    cancelled(20, 29),
+    Leased(lease(5)),
+    *concluded(range(2), job=2),
+    JobEnded(2, 1.0, 2, 0, 0),
+]
+BATCH: list[Change] = [
+    job(3, (0, 1), lines=("a", "b")),
+    Leased(lease(6, worker="new")),
+    LeaseClosed(5),
+    *concluded(range(50, 90)),
+    AttemptSpent(outcome(10, attempt=2, state=FAILED)),
+    JobResumed(2),
+    Reopened(1, ((1, 1), (22, 25))),
+    Concluded(outcome(1, attempt=3, out=Output(2, 2, b"hi"))),
+    cancelled(22, 23, reason="again"),
+    JobEnded(2, 2.0, 2, 0, 0),
+    OutputKept(3, "out", 0, b"piece"),
+    TokenAdded(token("a")),
+    TokenAdded(token("b")),
+    TokenRevoked("a"),
+]
+
+
+def expected(*batches: list[Change]) -> dict[str, object]:
+    """What the reference says after these."""
+    reference = MemoryStore()
+    for batch in batches:
+        hand_over(reference, *batch)
+    return answers(reference, attempts=3)
+
+
+# --- a full disk
+
+
+def run_on_narrow_disk(directory: Path, how: str, before: list[str]) -> None:
+    script = [sys.executable, "-m", "tests.faults.filling_store", str(directory), how]
+    done = subprocess.run([*before, *script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+
+
+@pytest.mark.must("h")
+def test_a_full_disk_refuses_and_loses_nothing_and_all_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    """A real one: a file system of 8 MiB, mounted where only the child sees it."""
+    alone = (
+        ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    )
+    mount = ["sh", "-c", 'mount -t tmpfs -o size=8m tercel "$0" && exec "$@"', str(tmp_path)]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*alone, *mount, "true"], capture_output=True).returncode
+    ):
+        pytest.skip("file systems cannot be mounted here")
+    run_on_narrow_disk(tmp_path, "tmpfs", [*alone, *mount])
+
+
+@pytest.mark.must("h")
+def test_a_limit_on_the_size_of_files_is_a_full_disk_too(tmp_path: Path) -> None:
+    """SQLite calls this an I/O error, as it does an exhausted quota."""
+    run_on_narrow_disk(tmp_path, "limit", [])
+
+
+# --- kill -9
+
+
+class Dying:
+    """A process that keeps batches, step by step, until it is killed."""
+
+    def __init__(self, path: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.dying_store", str(path)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def go_on(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def run_to(self, point: str) -> None:
+        assert self.process.stdout is not None
+        while (said := self.process.stdout.readline().strip()) != point:
+            assert said, "it ended by itself"
+            self.go_on()
+
+    def kill(self) -> None:
+        self.process.kill()
+        assert self.process.wait() == -signal.SIGKILL
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+@pytest.mark.must("a")
+@pytest.mark.parametrize("batch", [0, 1, 7])
+@pytest.mark.parametrize("point", ["written", "committed"])
+def test_kill_9_leaves_exactly_what_was_committed(tmp_path: Path, point: str, batch: int) -> None:
+    dying = Dying(tmp_path / "store.db")
+    dying.run_to(f"{point} {batch}")
+    dying.kill()
+    store = SqliteStore(tmp_path / "store.db")
+    loaded = store.load()
+    whole = batch + (point == "committed")
+    assert loaded.epoch == 2
+    assert loaded.jobs[0].finished == ([(0, whole * 10 - 1)] if whole else [])
+    records = store.outcomes(1, ranges=[(0, 99_999)], limit=100_000)
+    store.close()
+    assert [record.report.attempt for record in records] == [(1 << 32) + task for task in range(whole * 10)]
+
+
+@pytest.mark.must("a")
+def test_kill_9_during_a_commit_leaves_the_batch_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Killed as soon as it is told to commit, over and over in the same store: who wins is left to chance."""
+    path = tmp_path / "store.db"
+    for epoch in range(1, 13):
+        dying = Dying(path)
+        dying.run_to("written 0")
+        dying.go_on()
+        dying.kill()
+        store = SqliteStore(path)
+        finished = store.ended(1, FINISHED)
+        assert store.load().epoch == 2 * epoch
+        store.close()
+        assert finished in ([], [(0, 9)])
+
+
+# --- the loss of power
+
+
+@pytest.mark.must("a")
+def test_wherever_the_log_was_torn_the_store_is_a_prefix_of_its_commits(tmp_path: Path) -> None:
+    """What a disk may show after the loss of power: the file, and the log up to some byte."""
+    store = SqliteStore(tmp_path / "store.db")
+    hand_over(store, job(1, (0, 999)))
+    whole = [0]
+    log = tmp_path / "store.db-wal"
+    sizes = [log.stat().st_size]
+    for first in range(0, 80, 20):
+        hand_over(store, *concluded(range(first, first + 20)), cancelled(500 + first, 509 + first))
+        whole.append(first + 20)
+        sizes.append(log.stat().st_size)
+    torn = tmp_path / "torn"
+    for size in [*range(sizes[0], sizes[-1], 1500), *sizes, *[size - 1 for size in sizes[1:]]]:
+        torn.mkdir()
+        shutil.copy(tmp_path / "store.db", torn)
+        (torn / "store.db-wal").write_bytes(log.read_bytes()[:size])
+        after = SqliteStore(torn / "store.db")
+        commits = sum(1 for end in sizes if end <= size) - 1
+        assert after.ended(1, FINISHED) == ([(0, whole[commits] - 1)] if commits else [])
+        assert len(after.outcomes(1, ranges=[(0, 999)], limit=1000)) == commits * 30
+        after.close()
+        shutil.rmtree(torn)
+    store.close()
+
+
+# --- statements that fail
+
+
+class FailingConnection(sqlite3.Connection):
+    """Fails once, at the statement whose number is in `fail_at`; counts them from 1."""
+
+    fail_at: ClassVar[int] = 0
+    code: ClassVar[int] = sqlite3.SQLITE_IOERR
+    count: ClassVar[int] = 0
+
+    def execute(self, sql: str, *arguments: object) -> sqlite3.Cursor:
+        self._step(sql)
+        return super().execute(sql, *arguments)  # type: ignore[arg-type]
+
+    def executemany(self, sql: str, rows: object) -> sqlite3.Cursor:  # type: ignore[override]
+        self._step(sql)
+        return super().executemany(sql, rows)  # type: ignore[arg-type]
+
+    def _step(self, sql: str) -> None:
+        if sql == "ROLLBACK":
+            return
+        FailingConnection.count += 1
+        if FailingConnection.count == FailingConnection.fail_at:
+            error = sqlite3.OperationalError("as the test asked")
+            error.sqlite_errorcode = FailingConnection.code
+            raise error
+
+    @classmethod
+    def arm(cls, fail_at: int, code: int = sqlite3.SQLITE_IOERR) -> None:
+        cls.count, cls.fail_at, cls.code = 0, fail_at, code
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Iterator[SqliteStore]:
+    FailingConnection.arm(0)
+    store = SqliteStore(tmp_path / "store.db", factory=FailingConnection)
+    hand_over(store, *BEFORE)
+    yield store
+    store.close()
+
+
+@pytest.mark.must("a", "h")
+@pytest.mark.parametrize(
+    ("code", "fault"), [(sqlite3.SQLITE_IOERR_FSYNC, PassingFault), (sqlite3.SQLITE_FULL, StoreFull)]
+)
+def test_whichever_statement_fails_the_batch_is_undone_and_may_be_handed_over_again(
+    failing: SqliteStore, code: int, fault: type[Exception]
+) -> None:
+    before, number = expected(BEFORE), 0
+    while True:
+        number += 1
+        FailingConnection.arm(number, code)
+        try:
+            hand_over(failing, *BATCH)
+            break
+        except fault as told:
+            assert isinstance(told.__cause__, sqlite3.OperationalError)
+        assert answers(failing, attempts=3) == before
+        failing.commit()  # of nothing: no part of the batch comes with it
+        assert answers(failing, attempts=3) == before
+    assert number > 20
+    assert answers(failing, attempts=3) == expected(BEFORE, BATCH)
+
+
+def test_a_batch_that_fails_takes_those_before_it_since_the_last_commit_along(failing: SqliteStore) -> None:
+    failing.write(BATCH)
+    FailingConnection.arm(1)
+    with pytest.raises(PassingFault):
+        failing.write(concluded([95]))
+    failing.commit()
+    assert answers(failing, attempts=3) == expected(BEFORE)
+
+
+def test_wherever_a_statement_is_broken_off_the_batch_is_undone(tmp_path: Path) -> None:
+    """Not before or after a statement but within it, at ever later steps of SQLite's machine."""
+    opened: list[sqlite3.Connection] = []
+
+    class Caught(sqlite3.Connection):
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)  # type: ignore[arg-type]
+            opened.append(self)
+
+    store = SqliteStore(tmp_path / "store.db", factory=Caught)
+    hand_over(store, *BEFORE)
+    before, broken = expected(BEFORE), 0
+    while True:
+        countdown = iter(range(11 * broken, -1, -1))
+        opened[0].set_progress_handler(lambda left=countdown: next(left, 1) == 0, 5)
+        try:
+            store.write(BATCH)
+            break
+        except PassingFault as told:
+            assert "interrupted" in str(told)
+        opened[0].set_progress_handler(None, 0)
+        broken += 1
+        store.commit()
+        assert answers(store, attempts=3) == before
+    opened[0].set_progress_handler(None, 0)
+    store.commit()
+    assert broken > 20
+    assert answers(store, attempts=3) == expected(BEFORE, BATCH)
+    store.close()
+
+
+def test_an_epoch_that_could_not_be_kept_is_not_used(failing: SqliteStore) -> None:
+    assert failing.load().epoch == 1
+    for number in (1, 2, 3):
+        FailingConnection.arm(number)
+        with pytest.raises(PassingFault):
+            failing.load()
+    FailingConnection.arm(0)
+    assert failing.load().epoch == 2
