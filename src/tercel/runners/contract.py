@@ -6,6 +6,7 @@ per attempt, on the event loop it was started on. Every launch ends in exactly o
 the process, its children, or the runner's own helpers.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -26,6 +27,8 @@ class Launch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Listener(Protocol):
+    """Called from the event loop, never from inside a call of the runner's own methods."""
+
     def started(self, attempts: list[int]) -> None:
         """These have been running for a moment. Attempts that end at once may never be announced."""
 
@@ -44,11 +47,20 @@ class Runner(Protocol):
     def kill(self, attempts: list[int]) -> None:
         """End them: TERM to the whole tree, KILL after the grace. What has not started does not start."""
 
+    def withdraw(self, attempts: list[int]) -> None:
+        """Do not start those that have not begun: they end as INTERRUPTED, started at 0. The others go on."""
+
     def follow(self, attempt: int, on: bool) -> None:
         """Begin or stop telling the listener this attempt's output, from its beginning or what is kept of it."""
 
-    def segments(self, attempt: int, stream: str) -> list[bytes]:
-        """The compressed pieces (zlib) of a large output of an ended attempt."""
+    def segments(self, attempt: int, stream: str) -> Iterable[bytes]:
+        """The compressed pieces (zlib) of a large output of an ended attempt, read as they are asked for.
+
+        Fewer than the report says, or none, if they are no longer there.
+        """
+
+    def kept(self) -> set[int]:
+        """Attempts whose large outputs are here, those of an earlier process included."""
 
     def forget(self, attempts: list[int]) -> None:
         """Their outputs are no longer needed."""

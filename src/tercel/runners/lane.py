@@ -1,0 +1,238 @@
+"""The pool's view of one spawner, from its start to its end. A lane whose spawner is lost gets another one.
+
+    running --leave()--> leaving --+
+       \\---------- it dies -------+--> end of file -> strays killed, process reaped -> on_gone
+
+Everything happens on the event loop, except the two things that may wait for the kernel: reaping, and the search
+for processes that a lost spawner left.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+import tercel
+from tercel.core.commands import plain_argv
+from tercel.core.model import End, Program, Report
+from tercel.runners import trees
+from tercel.runners.channel import Channel, Message
+from tercel.runners.contract import Launch, Listener
+from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
+
+_BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from tercel.runners.spawner import main; main()"
+_OWN_VARIABLES = "TERCEL_"
+"""Variables of the worker that begin so (its token is one) are not for tasks."""
+_STRAYS_PATIENCE_S = 5.0
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    attempt: int
+    pid: int
+    started_at: float
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    reports: list[Report]
+
+
+class Tail(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    attempt: int
+    stream: str
+    offset: int
+    data: bytes
+
+
+class Directories(msgspec.Struct, frozen=True):
+    """Where a spawner works."""
+
+    lane: Path
+    """Its own; its sandbox is in it."""
+    trash: Path
+    outputs: Path
+
+
+class _Live:
+    """An attempt that was given to the spawner and has not ended."""
+
+    __slots__ = ("launch", "pid", "seen_at", "started_at")
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.pid = 0
+        """Known of attempts that last, as are the times: `seen_at` is of the monotonic clock."""
+        self.started_at = 0.0
+        self.seen_at = 0.0
+
+
+class Lane:
+    """Raises OSError when no process can be started."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        node: str,
+        listener: Listener,
+        on_ended: Callable[[list[Report]], None],
+        on_gone: "Callable[[Lane], None]",
+    ) -> None:
+        self.lost = False
+        """Nothing more can be launched in it; `on_gone` follows."""
+        self.heard = False
+        """Whether it has ever said anything."""
+        self._sandboxes = directories.lane
+        self._node = node
+        self._listener = listener
+        self._on_ended = on_ended
+        self._on_gone = on_gone
+        self._live: dict[int, _Live] = {}
+        self._job = 0
+        self._program: Program | None = None
+        """Of the last setup: launches of the same job need no other."""
+        self._loop = asyncio.get_running_loop()
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = _start_spawner(theirs.fileno(), directories, node)
+            except OSError:
+                self._socket.close()
+                raise
+        self._channel = Channel(self._socket.fileno())
+        self._loop.add_reader(self._socket, self._on_readable)
+
+    # -- to the spawner -----------------------------------------------------------------------------------
+
+    def launch(self, launches: list[Launch]) -> None:
+        messages: list[Message] = []
+        for launch in launches:
+            if launch.program is not self._program or launch.job != self._job:
+                self._job, self._program = launch.job, launch.program
+                messages.append(_setup(launch.job, launch.program))
+            argv = plain_argv(launch.line) if launch.line else None
+            messages.append(("start", launch.task, launch.attempt, argv, launch.line))
+            self._live[launch.attempt] = _Live(launch)
+        self._send(messages)
+
+    def holds(self, attempt: int) -> bool:
+        return attempt in self._live
+
+    def kill(self, attempts: list[int]) -> None:
+        self._send([("kill", attempts)])
+
+    def withdraw(self, attempts: list[int]) -> None:
+        self._send([("withdraw", attempts)])
+
+    def follow(self, attempt: int, on: bool) -> None:
+        self._send([("follow", attempt, on)])
+
+    def leave(self) -> None:
+        """No more messages: it ends its attempt at once, sends the reports it has, and ends."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it is gone already
+
+    def kill_spawner(self) -> None:
+        self._process.kill()
+
+    def _send(self, messages: list[Message]) -> None:
+        self._channel.send(messages)
+        if self._channel.unsent:
+            self._loop.add_writer(self._socket, self._on_writable)
+
+    def _on_writable(self) -> None:
+        self._channel.flush()
+        if not self._channel.unsent:
+            self._loop.remove_writer(self._socket)
+
+    # -- from the spawner ---------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        try:
+            received = self._channel.receive()
+        except EOFError:
+            self._on_end_of_file()
+            return
+        self.heard = True
+        for message in msgspec.convert(received, list[Started | Ended | Tail]):
+            if type(message) is Ended:
+                live = self._live
+                self._on_ended([r for r in message.reports if live.pop(r.attempt, None) is not None])
+            elif type(message) is Tail:
+                self._listener.tail(message.attempt, message.stream, message.offset, message.data)
+            elif type(message) is Started and (found := self._live.get(message.attempt)) is not None:
+                found.pid = message.pid
+                found.started_at = message.started_at
+                found.seen_at = time.monotonic()
+                self._listener.started([message.attempt])
+
+    def _on_end_of_file(self) -> None:
+        self.lost = True
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        self._process.kill()
+        gone = self._loop.run_in_executor(None, self._clean_up_after)
+        gone.add_done_callback(lambda _: self._on_gone(self))
+
+    def _clean_up_after(self) -> None:
+        """In a thread. A spawner that ended by itself has killed its tree; one that was killed could not."""
+        if self._process.wait() != 0:
+            marker = b"TERCEL_SANDBOX=" + os.fsencode(self._sandboxes) + b"/"
+            sessions = {live.pid for live in self._live.values() if live.pid}
+            trees.kill_strays(marker, sessions, _STRAYS_PATIENCE_S)
+
+    def interrupted(self, why: str) -> list[Report]:
+        """For what it still held, once it is gone."""
+        now = time.monotonic()
+        reports = []
+        for live in self._live.values():
+            report = interrupted(live.launch, f"{self._node}: {why}")
+            if live.started_at:
+                report = msgspec.structs.replace(
+                    report, started_at=live.started_at, wall_s=now - live.seen_at
+                )
+            reports.append(report)
+        self._live.clear()
+        return reports
+
+
+def interrupted(launch: Launch, note: str) -> Report:
+    ids = (launch.job, launch.task, launch.attempt)
+    return Report(*ids, End.INTERRUPTED, 0, time.time(), 0.0, 0.0, 0, note)
+
+
+def _setup(job: int, program: Program) -> Message:
+    argv = list(program.argv) or plain_argv(program.line)
+    return (
+        "setup",
+        job,
+        argv,
+        program.line,
+        program.cwd,
+        program.env,
+        program.task_id_argument,
+        program.time_limit_s,
+        program.kill_grace_s,
+        program.output_limit_bytes,
+    )
+
+
+def _start_spawner(fd: int, directories: Directories, node: str) -> "subprocess.Popen[bytes]":
+    source = Path(tercel.__file__).parent.parent
+    config = [str(directories.lane), str(directories.trash), str(directories.outputs), node]
+    sizes = [str(INLINE_OUTPUT_BYTES), str(SEGMENT_BYTES)]
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _BOOT, source, str(fd), *config, *sizes],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(fd,),
+        env={name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)},
+        start_new_session=True,
+    )

@@ -1,0 +1,178 @@
+"""The runner that a worker uses: a spawner process for each lane, started when the lane is first used, and kept.
+
+    <dir>/sandboxes/<pid>.<n>/    what the n-th spawner of this process works in
+    <dir>/outputs/<attempt>.out   large outputs; they stay until forgotten, over restarts
+    <dir>/trash/                  what is to be removed when there is time
+
+What an earlier process left behind (killed together with its spawners, say) is ended and removed at the start.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+from tercel.core.model import Output, Report
+from tercel.runners import outputs, trees
+from tercel.runners.contract import Launch, Listener
+from tercel.runners.lane import Directories, Lane, interrupted
+from tercel.runners.sandbox import Sweeper
+
+_UNSTARTED_S = 1.0
+"""A spawner that cannot be started is told so late: who launches again at once must not spin."""
+_STOP_S = 5.0
+_STRAYS_PATIENCE_S = 5.0
+
+
+class SpawnerPool:
+    """See Runner for what its methods do."""
+
+    def __init__(self, dir: Path, node: str) -> None:
+        self._dir = dir.absolute()
+        self._node = node
+        self._outputs = os.fsencode(self._dir / "outputs")
+        self._lanes: dict[int, Lane] = {}
+        self._present: set[Lane] = set()
+        """Lanes whose processes are not known to be gone, replaced ones too."""
+        self._spawners = 0
+        self._kept: set[int] = set()
+        """Attempts that have files in `outputs`."""
+        self._unstarted: list[Report] = []
+        self._stopping = False
+        self._all_gone = asyncio.Event()
+
+    async def start(self, listener: Listener) -> None:
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        for name in ("sandboxes", "outputs", "trash"):
+            path = self._dir / name
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+        sweeper = await asyncio.to_thread(self._clear_leftovers)
+        self._sweeping = self._loop.run_in_executor(None, self._sweep, sweeper)
+
+    # -- launching ----------------------------------------------------------------------------------------
+
+    def launch(self, launches: list[Launch]) -> None:
+        by_lane: dict[int, list[Launch]] = {}
+        for launch in launches:
+            by_lane.setdefault(launch.lane, []).append(launch)
+        for number, batch in by_lane.items():
+            lane = self._lanes.get(number)
+            if lane is None or lane.lost:
+                try:
+                    lane = self._lanes[number] = self._open_lane()
+                except OSError as error:
+                    why = f"{self._node}: no spawner can be started: {error}"
+                    self._tell_later([interrupted(launch, why) for launch in batch])
+                    continue
+            lane.launch(batch)
+
+    def _open_lane(self) -> Lane:
+        if self._stopping:
+            raise OSError("the worker stops")
+        name = f"{os.getpid()}.{self._spawners}"
+        self._spawners += 1
+        directories = Directories(self._dir / "sandboxes" / name, self._dir / "trash", self._dir / "outputs")
+        lane = Lane(directories, self._node, self._listener, self._on_ended, self._on_gone)
+        self._present.add(lane)
+        return lane
+
+    def kill(self, attempts: list[int]) -> None:
+        for lane in self._present:
+            if here := [attempt for attempt in attempts if lane.holds(attempt)]:
+                lane.kill(here)
+
+    def withdraw(self, attempts: list[int]) -> None:
+        for lane in self._present:
+            if here := [attempt for attempt in attempts if lane.holds(attempt)]:
+                lane.withdraw(here)
+
+    def follow(self, attempt: int, on: bool) -> None:
+        for lane in self._present:
+            if lane.holds(attempt):
+                lane.follow(attempt, on)
+
+    # -- what happens -------------------------------------------------------------------------------------
+
+    def _on_ended(self, reports: list[Report]) -> None:
+        for report in reports:
+            if _is_large(report.out) or _is_large(report.err):
+                self._kept.add(report.attempt)
+        self._listener.ended(reports)
+
+    def _on_gone(self, lane: Lane) -> None:
+        self._present.discard(lane)
+        reports = lane.interrupted("the worker stopped" if self._stopping else "its spawner was lost")
+        for report in reports:
+            self._remove_outputs(report.attempt)  # written, but never reported
+        if reports and not lane.heard:
+            self._tell_later(reports)
+        elif reports:
+            self._listener.ended(reports)
+        if not self._present:
+            self._all_gone.set()
+
+    def _tell_later(self, reports: list[Report]) -> None:
+        self._unstarted += reports
+        self._loop.call_later(0.0 if self._stopping else _UNSTARTED_S, self._tell_unstarted)
+
+    def _tell_unstarted(self) -> None:
+        reports, self._unstarted = self._unstarted, []
+        if reports:
+            self._listener.ended(reports)
+
+    # -- outputs ------------------------------------------------------------------------------------------
+
+    def segments(self, attempt: int, stream: str) -> list[bytes]:
+        return outputs.read_pieces(outputs.path_of(self._outputs, attempt, stream))
+
+    def kept(self) -> set[int]:
+        return set(self._kept)
+
+    def forget(self, attempts: list[int]) -> None:
+        for attempt in self._kept.intersection(attempts):
+            self._kept.discard(attempt)
+            self._remove_outputs(attempt)
+
+    def _remove_outputs(self, attempt: int) -> None:
+        for stream in outputs.STREAMS:
+            outputs.remove(outputs.path_of(self._outputs, attempt, stream))
+
+    # -- beginning and end --------------------------------------------------------------------------------
+
+    def _clear_leftovers(self) -> Sweeper:
+        """In a thread: end what an earlier process left running, gather what it left lying."""
+        sandboxes = os.fsencode(self._dir / "sandboxes")
+        trees.kill_strays(b"TERCEL_SANDBOX=" + sandboxes + b"/", frozenset(), _STRAYS_PATIENCE_S)
+        sweeper = Sweeper(os.fsencode(self._dir / "trash"), b"%d.old" % os.getpid())
+        for path in (self._dir / "trash").iterdir():
+            sweeper.add(os.fsencode(path.name))
+        for path in (self._dir / "sandboxes").iterdir():
+            sweeper.take(os.fsencode(path))
+        for path in (self._dir / "outputs").glob("*.part"):
+            path.unlink(missing_ok=True)
+        self._kept = outputs.kept_attempts(self._outputs)
+        return sweeper
+
+    def _sweep(self, sweeper: Sweeper) -> None:
+        """In a thread, beside everything else."""
+        while sweeper.todo and not self._stopping:
+            sweeper.step()
+
+    async def stop(self) -> None:
+        self._stopping = True
+        for lane in self._present:
+            lane.leave()
+        if self._present:
+            try:
+                await asyncio.wait_for(self._all_gone.wait(), _STOP_S)
+            except TimeoutError:
+                for lane in self._present:
+                    lane.kill_spawner()
+                await self._all_gone.wait()
+        self._tell_unstarted()
+        await self._sweeping
+
+
+def _is_large(output: Output | None) -> bool:
+    return output is not None and output.segments > 0

@@ -1,0 +1,159 @@
+"""A job's program, made ready once for all its attempts in a lane: arguments, environment, limits."""
+
+# ruff: noqa: PTH113
+# (A spawner imports this, and pathlib would double its start-up time.)
+
+import errno
+import os
+
+from tercel.runners.posix_spawn import Strings
+
+SHELL = b"/bin/sh"
+_NOT_FOUND = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NOT_RUNNABLE = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOEXEC,
+        errno.E2BIG,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ETXTBSY,
+        errno.ELIBBAD,
+        errno.EINVAL,
+    }
+)
+NOT_A_DIRECTORY = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
+)
+"""Errors of entering a directory that another try here will meet again."""
+
+
+class Command:
+    """What one attempt executes."""
+
+    __slots__ = ("arguments", "path", "words")
+
+    def __init__(self, words: list[bytes]) -> None:
+        """Raises ValueError for words that cannot be handed to a process."""
+        self.words = words
+        self.arguments = Strings(words)
+        self.path = b""
+        """Where its executable is, once looked up."""
+
+    @property
+    def name(self) -> str:
+        return self.words[0].decode(errors="replace")
+
+    def by_shell(self) -> "Command":
+        """For a script without #!: shells run such a thing themselves, and so do we."""
+        command = Command([SHELL, self.path, *self.words[1:]])
+        command.path = SHELL
+        return command
+
+
+class Program:
+    """What a spawner knows of a job."""
+
+    def __init__(
+        self,
+        base_env: dict[bytes, bytes],
+        job: int,
+        argv: list[str] | None,
+        line: str,
+        cwd: str,
+        env: dict[str, str],
+        task_id_argument: bool,
+        time_limit_s: float,
+        kill_grace_s: float,
+        output_limit_bytes: int,
+    ) -> None:
+        self.job = job
+        self.cwd = cwd.encode()
+        self.time_limit_s = time_limit_s
+        self.kill_grace_s = kill_grace_s
+        self.output_limit_bytes = output_limit_bytes
+        self._argv = argv
+        self._line = line
+        self._task_id_argument = task_id_argument
+        self._common: Command | None = None
+        """The same for all tasks, unless they have lines or arguments of their own."""
+        variables = base_env | {name.encode(): value.encode() for name, value in env.items()}
+        variables[b"TERCEL_JOB_ID"] = variables[b"SLURM_ARRAY_JOB_ID"] = b"%d" % job
+        self._search = variables.get(b"PATH", os.defpath.encode())
+        for name in (b"TERCEL_TASK_ID", b"SLURM_ARRAY_TASK_ID", b"TERCEL_ATTEMPT", b"TERCEL_SANDBOX"):
+            variables.pop(name, None)
+        self._variables = [b"%s=%s" % variable for variable in variables.items()]
+        self._environment: Strings | None = None
+        self._found: dict[bytes, bytes] = {}
+
+    def environment(self, task: int, attempt: int, sandbox: bytes) -> Strings:
+        """Good until the next call. Raises ValueError for variables that cannot be handed to a process."""
+        if self._environment is None:
+            self._environment = Strings(self._variables, changing=4)
+        self._environment.change(
+            b"TERCEL_TASK_ID=%d" % task,
+            b"SLURM_ARRAY_TASK_ID=%d" % task,
+            b"TERCEL_ATTEMPT=%d" % attempt,
+            b"TERCEL_SANDBOX=" + sandbox,
+        )
+        return self._environment
+
+    def command(self, task: int, argv: list[str] | None, line: str) -> Command:
+        """Of a task's own command if it has one, else the job's. Raises ValueError as Command does."""
+        if self._common is not None and not line:
+            return self._common
+        command = Command(self._words(task, argv if line else self._argv, line or self._line))
+        if not line and not self._task_id_argument:
+            self._common = command
+        return command
+
+    def _words(self, task: int, argv: list[str] | None, line: str) -> list[bytes]:
+        """A line that needs a shell (it has no argv) gets one."""
+        if argv is not None:
+            words = [word.encode() for word in argv]
+            return [*words, b"%d" % task] if self._task_id_argument else words
+        if self._task_id_argument:
+            line = f"{line.rstrip()} {task}"  # digits need no quoting
+        return [SHELL, b"-c", line.encode()]
+
+    def look_up(self, command: Command) -> None:
+        """As a shell does, once per job and name. Raises FileNotFoundError or PermissionError."""
+        name = command.words[0]
+        if b"/" in name:
+            command.path = name
+            return
+        if name not in self._found:
+            self._found[name] = find_executable(name, self._search)
+        command.path = self._found[name]
+
+    def look_again(self, command: Command) -> bool:
+        """Whether what was found earlier has moved, and is found elsewhere."""
+        if self._found.pop(command.words[0], None) is None:
+            return False
+        self.look_up(command)
+        return True
+
+
+def find_executable(name: bytes, search: bytes) -> bytes:
+    seen = False
+    for directory in search.split(b":"):
+        path = (directory or b".") + b"/" + name
+        if os.path.isfile(path):
+            if os.access(path, os.X_OK):
+                return path
+            seen = True
+    raise OSError(errno.EACCES if seen else errno.ENOENT, "")
+
+
+def why_not_started(error: OSError, command: Command) -> tuple[int, str]:
+    """The exit code a shell would give, or 0 if it is this node's doing and not the command's; and the reason."""
+    if error.errno in _NOT_FOUND:
+        if command.path and os.path.isfile(command.path):
+            return 126, f"{command.name}: its interpreter (after #!) or loader is not there"
+        return 127, f"{command.name}: not found"
+    reason = os.strerror(error.errno or 0)
+    if error.errno in _NOT_RUNNABLE:
+        return 126, f"{command.name}: {reason}"
+    return 0, f"cannot start a process: {reason}"

@@ -1,0 +1,119 @@
+"""What a spawner says about attempts that are over, gathered so that several travel together."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Set
+
+from tercel.runners import outputs
+from tercel.runners.channel import Message
+from tercel.runners.run import NEVER, Run
+
+WAIT_S = 0.005
+"""How long a report may wait for others while there is more to run."""
+MOST = 8
+
+
+class Config:
+    """What the pool tells a spawner on its command line."""
+
+    __slots__ = ("inline_bytes", "lane", "node", "outputs", "segment_bytes", "trash")
+
+    def __init__(
+        self, lane: str, trash: str, outputs_dir: str, node: str, inline_bytes: str, segment_bytes: str
+    ) -> None:
+        self.lane = os.fsencode(lane)
+        """The lane's own directory; its sandbox is in it."""
+        self.trash = os.fsencode(trash)
+        self.outputs = os.fsencode(outputs_dir)
+        self.node = node
+        self.inline_bytes = int(inline_bytes)
+        self.segment_bytes = int(segment_bytes)
+
+
+class Reports:
+    def __init__(self, config: Config) -> None:
+        self.due = NEVER
+        """When what waits must be sent."""
+        self._config = config
+        self._waiting: list[Message] = []
+
+    def full(self) -> bool:
+        return len(self._waiting) >= MOST or time.monotonic() >= self.due
+
+    def take(self) -> list[Message]:
+        """All that wait, as messages."""
+        if not self._waiting:
+            return []
+        waiting, self._waiting = self._waiting, []
+        self.due = NEVER
+        return [("Ended", waiting)]
+
+    def add(self, run: Run, end: str, code: int, note: str) -> None:
+        out = err = None
+        if run.captures is not None:
+            out, note = self._settle(run, 0, note)
+            err, note = self._settle(run, 1, note)
+        if not self._waiting:
+            self.due = time.monotonic() + WAIT_S
+        launch = run.launch
+        ids = (launch.program.job, launch.task, launch.attempt)
+        used = (run.started_at, run.ended - run.begun, run.cpu_s, run.max_rss_kib * 1024)
+        self._waiting.append((*ids, end, code, *used, note, out, err))
+
+    def add_not_started(self, run: Run, code: int, reason: str) -> None:
+        """`code` as a shell would give it; 0: it is not the command's doing but this node's."""
+        if code:
+            run.capture(1, self._config.lane).add(f"tercel: {reason}\n".encode())
+            self.add(run, "exited", code, reason)
+        else:
+            self.add(run, "interrupted", 0, f"{self._config.node}: {reason}")
+
+    def add_ended(self, run: Run, left: int, stuck: Set[int]) -> None:
+        """`left` processes of it had to be killed; those in `stuck` could not be."""
+        if run.status == 0 and not (left or stuck or run.ending):
+            self.add(run, "exited", 0, "")
+            return
+        if run.status is None:  # it would not die, and was given up
+            run.ended = time.monotonic()
+            end, code = "signalled", int(signal.SIGKILL)
+        elif os.WIFSIGNALED(run.status):
+            end, code = "signalled", os.WTERMSIG(run.status)
+        else:
+            end, code = "exited", os.WEXITSTATUS(run.status)
+        notes = list(_notes(run, end, code, left))
+        if stuck:
+            notes.append(f"processes that cannot be killed on {self._config.node}: {sorted(stuck)}")
+        self.add(run, run.ending or end, code, "; ".join(notes))
+
+    def _settle(self, run: Run, stream: int, note: str) -> tuple[outputs.OutputRow | None, str]:
+        config = self._config
+        name = outputs.STREAMS[stream]
+        capture = run.capture(stream, config.lane)
+        path = outputs.path_of(config.outputs, run.launch.attempt, name)
+        row = outputs.settle(capture, path, config.inline_bytes, config.segment_bytes)
+        if capture.fault:
+            note += f"{'; ' if note else ''}less of std{name} kept: {capture.fault} on {config.node}"
+        return row, note
+
+
+def _notes(run: Run, end: str, code: int, left: int) -> Iterator[str]:
+    """For people: what the code does not say."""
+    program = run.launch.program
+    if run.ending == "timed_out":
+        yield f"time limit of {program.time_limit_s:g} s reached"
+    if run.ending and left and program.kill_grace_s:
+        yield f"killed: it had not ended {program.kill_grace_s:g} s after TERM"
+    elif left and not run.ending:
+        yield f"{left} process{'es' if left > 1 else ''} left behind by it ended"
+    if end == "signalled" and not run.ending:
+        yield _signal_note(code)
+
+
+def _signal_note(number: int) -> str:
+    if number == signal.SIGKILL:
+        return "ended by SIGKILL: by somebody, or by the system for want of memory"
+    try:
+        return f"ended by {signal.Signals(number).name}"
+    except ValueError:
+        return f"ended by signal {number}"

@@ -1,0 +1,158 @@
+"""The attempt under way in a spawner: its pipes, its timers, what is known of how it goes."""
+
+import os
+import time
+from collections.abc import Iterator
+
+from tercel.runners.capture import Capture
+from tercel.runners.outputs import STREAMS
+from tercel.runners.programs import Program
+
+ANNOUNCE_S = 0.1
+"""Shorter attempts are never announced as started: their report says it all."""
+TAIL_S = 0.05
+"""Live output is gathered so long before it is sent."""
+READ_BYTES = 64 * 1024
+
+NEVER = float("inf")
+
+
+class Launch:
+    """An attempt that waits for its turn."""
+
+    __slots__ = ("argv", "attempt", "line", "program", "task")
+
+    def __init__(self, program: Program, task: int, attempt: int, argv: list[str] | None, line: str) -> None:
+        self.program = program
+        self.task = task
+        self.attempt = attempt
+        self.argv = argv
+        self.line = line
+
+
+class Run:
+    """Times are of the monotonic clock, except started_at.
+
+    Defaults stand in the class, because most attempts end at once and change few of them.
+    """
+
+    pid = 0
+    status: int | None = None
+    """The main process's, once it has ended."""
+    children_left = True
+    cpu_s = 0.0
+    max_rss_kib = 0
+    """At least a spawner's own: the kernel counts the moment between fork and exec."""
+    ending = ""
+    """Why it is being ended, if it is: a value of core.model.End."""
+    announced = False
+    kill_at = NEVER
+    pipes: tuple[int, ...] = ()
+    """The reading ends, for stdout and stderr."""
+    captures: tuple[Capture, Capture] | None = None
+    """Made when something is written."""
+    _writers: tuple[int, ...] = ()
+    _told: list[int] | None = None
+    """How much of each stream a follower has been told; None: nobody follows."""
+    _tail_at = 0.0
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.started_at = time.time()
+        self.begun = self.ended = time.monotonic()
+        self.due = self.begun + ANNOUNCE_S
+        """When something is to be done if nothing happens."""
+        limit_s = launch.program.time_limit_s
+        self.limit_at = self.begun + limit_s if limit_s else NEVER
+        if self.limit_at < self.due:
+            self.due = self.limit_at
+
+    # -- its pipes ----------------------------------------------------------------------------------------
+
+    def open_pipes(self) -> tuple[int, int]:
+        """Returns the writing ends. They stay open here, or each attempt's end would wake us three times."""
+        out_reader, out = os.pipe()
+        try:
+            err_reader, err = os.pipe()
+        except OSError:
+            os.close(out_reader)
+            os.close(out)
+            raise
+        self.pipes = (out_reader, err_reader)
+        self._writers = (out, err)
+        return out, err
+
+    def read(self, pipe: int, directory: bytes) -> None:
+        self.capture(self.pipes.index(pipe), directory).add(os.read(pipe, READ_BYTES))
+        if self._told is not None:
+            self.set_due()
+
+    def capture(self, stream: int, directory: bytes) -> Capture:
+        if self.captures is None:
+            limit_bytes = self.launch.program.output_limit_bytes
+            self.captures = (Capture(limit_bytes, directory), Capture(limit_bytes, directory))
+        return self.captures[stream]
+
+    def close(self) -> None:
+        for fd in self.pipes:
+            os.close(fd)
+        for fd in self._writers:
+            os.close(fd)
+        if self.captures is not None:
+            for capture in self.captures:
+                capture.close()
+
+    # -- its processes ------------------------------------------------------------------------------------
+
+    def reap(self) -> bool:
+        """Take in every child that has ended, orphans too; whether any is left."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.children_left = False
+                return False
+            if pid == 0:
+                return True
+            self.cpu_s += usage.ru_utime + usage.ru_stime
+            if usage.ru_maxrss > self.max_rss_kib:
+                self.max_rss_kib = usage.ru_maxrss
+            if pid == self.pid:
+                self.status = status
+                self.ended = time.monotonic()
+
+    # -- its timers ---------------------------------------------------------------------------------------
+
+    def set_due(self) -> None:
+        due = min(self.limit_at, self.kill_at)
+        if not self.announced:
+            due = min(due, self.begun + ANNOUNCE_S)
+        if self._untold():
+            due = min(due, self._tail_at)
+        self.due = due
+
+    # -- its follower -------------------------------------------------------------------------------------
+
+    def follow(self, on: bool) -> None:
+        self._told = [0, 0] if on else None
+        self.set_due()
+
+    def _untold(self) -> bool:
+        if self._told is None or self.captures is None:
+            return False
+        return self.captures[0].total > self._told[0] or self.captures[1].total > self._told[1]
+
+    def tail(self, now: float) -> Iterator[tuple[object, ...]]:
+        """A piece of each stream that the follower has not been told, if it is time.
+
+        A follower that cannot keep up misses what is no longer kept; the offset shows it.
+        """
+        if self._told is None or self.captures is None or now < self._tail_at:
+            return
+        self._tail_at = now + TAIL_S
+        for at, capture in enumerate(self.captures):
+            offset = max(self._told[at], capture.begin)
+            if offset < capture.total:
+                data = capture.read(offset, READ_BYTES)
+                self._told[at] = offset + len(data)
+                yield "Tail", self.launch.attempt, STREAMS[at], offset, data

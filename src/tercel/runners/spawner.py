@@ -1,0 +1,329 @@
+"""The program of a spawner: one small process per lane that runs one attempt after the other.
+
+    start -> watch (output, time limit, kill, follower) -> end whatever is left -> report -> clear the sandbox
+
+It is small and has one thread, so that starting a process from it is as cheap as the kernel allows; it imports
+little, so that it is itself started quickly. All that descends from it belongs to the attempt under way. When its
+worker is gone (end of file), it ends that attempt's processes at once, and itself.
+
+A report waits at most a few milliseconds for others to travel with, and not at all if nothing else is queued.
+"""
+
+# ruff: noqa: PTH119
+# (Pathlib would double the start-up time.)
+
+import errno
+import os
+import select
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+
+from tercel.runners import programs, trees
+from tercel.runners.channel import Channel, Message
+from tercel.runners.posix_spawn import Starter, Strings
+from tercel.runners.reports import Config, Reports
+from tercel.runners.run import ANNOUNCE_S, NEVER, Launch, Run
+from tercel.runners.sandbox import Sandbox, Sweeper
+
+KILL_PATIENCE_S = 10.0
+"""After so long a process that survives KILL is given up: it hangs in the kernel or is another user's."""
+DRAIN_READS_MOST = 64
+TAIL_ROUNDS_AT_END = 16
+BACKLOG_MOST = 64
+"""Trees in the trash beyond which removing them goes before running the next attempt."""
+LEAVE_S = 2.0
+"""How long a spawner whose worker is gone tidies up."""
+
+
+class Spawner:
+    def __init__(self, channel: Channel, config: Config) -> None:
+        self._channel = channel
+        self._config = config
+        self._sweeper = Sweeper(config.trash, os.path.basename(config.lane))
+        self._sandbox = Sandbox(config.lane, self._sweeper)
+        self._queue: deque[Launch] = deque()
+        self._reports = Reports(config)
+        self._followed: set[int] = set()
+        """Attempts in the queue that somebody wants to follow."""
+        self._run: Run | None = None
+        self._stuck: set[int] = set()
+        self._program: programs.Program | None = None
+        self._base_env = os.environb | {b"TERCEL_NODE": config.node.encode()}
+        self._on: dict[object, Callable[..., None]] = {
+            "setup": self._on_setup,
+            "start": self._on_start,
+            "kill": self._on_kill,
+            "withdraw": self._on_withdraw,
+            "follow": self._on_follow,
+        }
+        trees.become_subreaper()
+        self._signals = trees.child_signals()
+        # A stop of the whole group (Ctrl-C, a terminal that closes) is the worker's to handle.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        ignored = [n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN]
+        self._starter = Starter(ignored)
+        self._poll = select.poll()
+        self._poll.register(self._signals, select.POLLIN)
+        self._poll.register(channel.fd, select.POLLIN)
+
+    def serve(self) -> None:
+        """Ends with EOFError when the worker is gone."""
+        queue, trash = self._queue, self._sweeper.todo
+        while True:
+            while queue:
+                self._attempt(queue.popleft())
+                if not queue or self._reports.full():
+                    self._send(self._reports.take())
+                while len(trash) > BACKLOG_MOST:
+                    self._sweeper.step()
+            self._idle()
+
+    def close(self) -> None:
+        """Leave nothing behind: no process, and no file if that is quick."""
+        reap = self._run.reap if self._run is not None else _reap_strangers
+        trees.kill_descendants(reap, self._stuck, KILL_PATIENCE_S)
+        stop_at = time.monotonic() + LEAVE_S
+        self._send(self._reports.take())
+        while self._channel.unsent and time.monotonic() < stop_at:
+            select.select([], [self._channel.fd], [], LEAVE_S)
+            self._channel.flush()
+        os.chdir("/")
+        self._sandbox.remove()
+        self._sweeper.sweep(stop_at - time.monotonic())
+
+    # -- the worker's messages ----------------------------------------------------------------------------
+
+    def _on_setup(self, *fields: object) -> None:
+        self._program = programs.Program(self._base_env, *fields)  # type: ignore[arg-type]
+
+    def _on_start(self, task: int, attempt: int, argv: list[str] | None, line: str) -> None:
+        assert self._program is not None
+        self._queue.append(Launch(self._program, task, attempt, argv, line))
+
+    def _on_kill(self, attempts: list[int]) -> None:
+        wanted = set(attempts)
+        if self._run is not None and self._run.launch.attempt in wanted:
+            self._end(self._run, "cancelled")
+        for run in self._unqueue(wanted):
+            self._reports.add(run, "cancelled", 0, "cancelled before it started")
+
+    def _on_withdraw(self, attempts: list[int]) -> None:
+        for run in self._unqueue(set(attempts)):
+            run.started_at = 0.0
+            self._reports.add(run, "interrupted", 0, "withdrawn before it began")
+
+    def _unqueue(self, attempts: set[int]) -> list[Run]:
+        found = [launch for launch in self._queue if launch.attempt in attempts]
+        for launch in found:
+            self._queue.remove(launch)
+        return [Run(launch) for launch in found]
+
+    def _on_follow(self, attempt: int, on: bool) -> None:
+        if self._run is not None and self._run.launch.attempt == attempt:
+            self._run.follow(on)
+        elif on and any(launch.attempt == attempt for launch in self._queue):
+            self._followed.add(attempt)
+        else:
+            self._followed.discard(attempt)
+
+    # -- waiting ------------------------------------------------------------------------------------------
+
+    def _idle(self) -> None:
+        """Until there is something to run; meanwhile, sweep."""
+        self._send(self._reports.take())
+        os.chdir("/")  # hold no file system busy
+        while not self._queue:
+            events = self._poll.poll(0 if self._sweeper.todo else None)
+            for fd, event in events:
+                self._on_event(fd, event)
+            if not events:
+                self._sweeper.step()
+
+    def _on_event(self, fd: int, event: int) -> None:
+        """All but the pipes of the attempt under way."""
+        if fd == self._signals:
+            os.read(fd, 1024)
+            (self._run.reap if self._run is not None else _reap_strangers)()
+            return
+        if event & select.POLLOUT:
+            self._channel.flush()
+            self._watch_channel()
+        if event & ~select.POLLOUT:
+            for kind, *fields in self._channel.receive():
+                self._on[kind](*fields)
+
+    def _send(self, messages: list[Message]) -> None:
+        if messages:
+            self._channel.send(messages)
+        if self._channel.unsent:
+            self._watch_channel()
+
+    def _watch_channel(self) -> None:
+        events = select.POLLIN | select.POLLOUT if self._channel.unsent else select.POLLIN
+        self._poll.modify(self._channel.fd, events)
+
+    # -- one attempt --------------------------------------------------------------------------------------
+
+    def _attempt(self, launch: Launch) -> None:
+        run = Run(launch)
+        try:
+            if self._start(run):
+                self._watch(run)
+                self._finish(run)
+        finally:
+            self._run = None
+            for pipe in run.pipes:
+                self._poll.unregister(pipe)
+            run.close()
+        self._sandbox.clear(run.begun)
+
+    def _start(self, run: Run) -> bool:
+        """Whether it runs; if not, that is reported."""
+        launch, program, sandbox = run.launch, run.launch.program, self._sandbox
+        try:
+            if not sandbox.ready:
+                sandbox.prepare()
+            if not program.cwd:
+                os.chdir(sandbox.path)
+        except OSError as error:
+            self._reports.add(run, "interrupted", 0, f"no sandbox on {self._config.node}: {error}")
+            return False
+        if program.cwd and not self._enter(run, program.cwd):
+            return False
+        try:
+            command = program.command(launch.task, launch.argv, launch.line)
+            environment = program.environment(launch.task, launch.attempt, sandbox.path)
+        except ValueError as error:
+            self._reports.add_not_started(run, 126, str(error))
+            return False
+        try:
+            run.pid = self._execute(run, command, environment)
+        except OSError as error:
+            self._reports.add_not_started(run, *programs.why_not_started(error, command))
+            return False
+        self._run = run
+        if self._followed and launch.attempt in self._followed:
+            self._followed.discard(launch.attempt)
+            run.follow(True)
+        return True
+
+    def _execute(self, run: Run, command: programs.Command, environment: Strings) -> int:
+        out, err = run.open_pipes()
+        for pipe in run.pipes:
+            self._poll.register(pipe, select.POLLIN)
+        program = run.launch.program
+        if not command.path:
+            program.look_up(command)
+        try:
+            return self._starter.start(command.path, command.arguments, environment, out, err)
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:
+                command = command.by_shell()
+            elif error.errno != errno.ENOENT or not program.look_again(command):
+                raise
+        return self._starter.start(command.path, command.arguments, environment, out, err)
+
+    def _enter(self, run: Run, cwd: bytes) -> bool:
+        try:
+            os.chdir(cwd)
+        except OSError as error:
+            end = "refused" if error.errno in programs.NOT_A_DIRECTORY else "interrupted"
+            where = f"directory {cwd.decode(errors='replace')} on {self._config.node}"
+            self._reports.add(run, end, 0, f"cannot enter {where}: {os.strerror(error.errno or 0)}")
+            return False
+        return True
+
+    def _watch(self, run: Run) -> None:
+        """Until the main process has ended; if it is being ended, until its whole tree has, or the grace is over."""
+        now = run.begun
+        while True:
+            due = min(run.due, self._reports.due)
+            sweep = run.announced and self._sweeper.todo
+            # At most a minute at a time: poll takes no larger number of milliseconds than fits into an int.
+            events = self._poll.poll(0 if sweep else max(0, int(min(due - now, 60.0) * 1000) + 1))
+            for fd, event in events:
+                if fd in run.pipes:
+                    run.read(fd, self._config.lane)
+                else:
+                    self._on_event(fd, event)
+            if run.status is not None and (not run.ending or not run.children_left):
+                return
+            now = time.monotonic()
+            if now >= run.kill_at:
+                return
+            if now >= due:
+                self._on_time(run, now)
+            elif sweep and not events:
+                self._sweeper.step()
+
+    def _on_time(self, run: Run, now: float) -> None:
+        if not run.announced and now >= run.begun + ANNOUNCE_S:
+            run.announced = True
+            self._send([("Started", run.launch.attempt, run.pid, run.started_at)])
+        if now >= run.limit_at:
+            self._end(run, "timed_out")
+        if now >= self._reports.due:
+            self._send(self._reports.take())
+        if not self._channel.unsent:
+            self._send(list(run.tail(now)))
+        run.set_due()
+
+    def _end(self, run: Run, reason: str) -> None:
+        run.limit_at = NEVER
+        if run.ending:
+            return
+        run.ending = reason
+        grace_s = run.launch.program.kill_grace_s
+        run.kill_at = time.monotonic() + grace_s
+        run.set_due()
+        if grace_s > 0:
+            trees.terminate_descendants()
+
+    def _finish(self, run: Run) -> None:
+        """The attempt is over: end what is left of it, take what is in the pipes, report."""
+        left = 0
+        if run.children_left:
+            left = trees.kill_descendants(run.reap, self._stuck, KILL_PATIENCE_S)
+        self._drain(run)
+        if run.captures is not None:
+            for _ in range(TAIL_ROUNDS_AT_END):
+                if not (pieces := list(run.tail(NEVER))):
+                    break
+                self._send(pieces)
+        self._reports.add_ended(run, left, self._stuck)
+
+    def _drain(self, run: Run) -> None:
+        """Until the pipes are empty; not forever, for a process that cannot be killed may go on writing."""
+        for _ in range(DRAIN_READS_MOST):
+            full = False
+            for fd, _event in self._poll.poll(0):
+                if fd in run.pipes:
+                    run.read(fd, self._config.lane)
+                    full = True
+            if not full:
+                return
+
+
+def _reap_strangers() -> bool:
+    """Between attempts: processes given up earlier that have ended after all."""
+    while True:
+        try:
+            if os.wait4(-1, os.WNOHANG)[0] == 0:
+                return True
+        except ChildProcessError:
+            return False
+
+
+def main() -> None:
+    fd, *config = sys.argv[1:]
+    spawner = Spawner(Channel(int(fd)), Config(*config))
+    try:
+        spawner.serve()
+    except EOFError:
+        pass
+    finally:
+        spawner.close()
