@@ -5,44 +5,79 @@
 
 A lane is a place where one attempt runs at a time, with the resources of that attempt. Attempts of a job whose
 tasks are short are put into a lane ahead of time, so that its spawner never waits for a round trip; such an
-attempt counts as started and takes no resources of its own. The queue is strictly first in, first out: a large
-task at its head is not starved by small ones behind it.
+attempt counts as started and takes no resources of its own. Should the one before it last after all, it is
+withdrawn from the lane and waits in the queue again. The queue is strictly first in, first out: a large task at
+its head is not starved by small ones behind it.
 """
 
 from collections import deque
 from collections.abc import Iterable
 
-from tercel.core.model import End, Needs, Report
+from tercel.core.errors import PeerError
+from tercel.core.model import End, Held, Needs, Program, Report
 from tercel.runners.contract import Launch
-from tercel.wire.messages import Brief, Held, Offer
+from tercel.wire.messages import Brief, Offer
 
 LANE_AHEAD_S = 0.05
 """How much work, by the job's mean, may wait inside a lane."""
 LANE_AHEAD_MOST = 16
+LANES_MOST = 512
+"""However little each attempt asks for: every lane has a process of its own."""
+OWED_MOST_BYTES = 64 * 2**20
+"""Nothing is launched while unacknowledged reports take more memory than this."""
+_REPORT_BYTES = 512
+"""What a report takes in memory beside its outputs, about."""
+
+
+class _Job:
+    """What attempts of one job have in common, kept while any is held or the manager may offer more."""
+
+    __slots__ = ("ended", "held", "id", "mean_wall_s", "needs", "program")
+
+    def __init__(self, brief: Brief) -> None:
+        self.id = brief.job
+        self.program: Program = brief.program
+        self.needs: Needs = brief.needs
+        self.mean_wall_s: float | None = None
+        self.held = 0
+        self.ended = False
+
+    def depth(self) -> int:
+        """How many attempts a lane may contain, the running one included."""
+        if self.mean_wall_s is None:
+            return 1
+        return 1 + min(LANE_AHEAD_MOST, int(LANE_AHEAD_S / max(self.mean_wall_s, 1e-6)))
 
 
 class _Lane:
-    __slots__ = ("attempts", "job", "needs")
+    __slots__ = ("attempts", "job", "lasting", "needs", "number")
 
-    def __init__(self, job: int, needs: Needs) -> None:
+    def __init__(self, number: int, job: _Job) -> None:
+        self.number = number
         self.job = job
-        self.needs = needs
-        self.attempts: set[int] = set()
+        self.needs = job.needs
+        self.attempts: dict[int, _Attempt] = {}
+        self.lasting = -1
+        """The attempt that was announced as running, if one was: nothing is put behind it."""
 
 
-class _Held:
+class _Attempt:
     """An attempt in the queue or in a lane."""
 
-    __slots__ = ("attempt", "job", "lane", "line", "started", "task", "wanted")
+    __slots__ = ("attempt", "job", "lane", "line", "recalled", "task", "wanted", "withdrawn")
 
-    def __init__(self, job: int, task: int, attempt: int, line: str) -> None:
+    def __init__(self, job: _Job, task: int, attempt: int, line: str) -> None:
         self.job = job
         self.task = task
         self.attempt = attempt
         self.line = line
-        self.lane = -1
-        self.started = False
+        self.lane: _Lane | None = None
         self.wanted = True
+        """False: the manager dropped it; its report goes nowhere."""
+        self.recalled = False
+        """The manager has another use for it, or wants its end: should it leave its lane unbegun, it is not kept."""
+        self.withdrawn = False
+        """The runner was asked not to begin it."""
 
 
 class Agent:
@@ -53,14 +88,14 @@ class Agent:
         self.draining = False
         self.owed: dict[int, Report] = {}
         """Reports that are not acknowledged yet, in order of ending."""
-        self._briefs: dict[int, Brief] = {}
-        self._held: dict[int, _Held] = {}
-        self._queue: deque[_Held] = deque()
+        self._owed_bytes = 0
+        self._jobs: dict[int, _Job] = {}
+        self._held: dict[int, _Attempt] = {}
+        self._queue: deque[_Attempt] = deque()
         self._lanes: dict[int, _Lane] = {}
         self._free_lanes: list[int] = []
         self._used_millicpus = 0
         self._used_mem_bytes = 0
-        self._mean_wall_s: dict[int, float] = {}
 
     # -- what it holds ------------------------------------------------------------------------------------
 
@@ -73,65 +108,102 @@ class Agent:
         """Whether nothing runs and nothing waits to run."""
         return not self._held
 
+    @property
+    def clogged(self) -> bool:
+        """Whether so much is unacknowledged that nothing more is launched."""
+        return self._owed_bytes > OWED_MOST_BYTES
+
+    def in_lane(self, attempt: int) -> bool:
+        """Whether it was launched and has not ended."""
+        return (held := self._held.get(attempt)) is not None and held.lane is not None
+
     def held(self) -> list[Held]:
-        """For Hello: all that the manager may believe is here."""
-        here = [Held(h.job, h.task, h.attempt, h.started, False) for h in self._held.values() if h.wanted]
+        """For Hello: all that the manager may believe is here. What is in a lane may have begun."""
+        here = [
+            Held(h.job.id, h.task, h.attempt, h.lane is not None, False)
+            for h in self._held.values()
+            if h.wanted
+        ]
         return here + [Held(r.job, r.task, r.attempt, True, True) for r in self.owed.values()]
 
     def restore(self, reports: Iterable[Report]) -> None:
         """Reports found in the spool of an earlier process."""
-        self.owed.update((report.attempt, report) for report in reports)
+        for report in reports:
+            self._owe(report)
 
     # -- from the manager ---------------------------------------------------------------------------------
 
     def on_welcome(self, drop: list[int]) -> list[int]:
-        """Forget what is no longer wanted; returns what to kill."""
-        kill = []
-        for attempt in drop:
-            self.owed.pop(attempt, None)
-            held = self._held.get(attempt)
-            if held is None:
-                continue
-            if held.lane >= 0:
-                held.wanted = False
-                kill.append(attempt)
-            else:
-                self._unqueue({attempt})
+        """Forget what is no longer wanted, and briefs of a link that is gone; returns what to kill."""
+        self.on_ack(drop)
+        kill = [attempt for attempt in drop if self.in_lane(attempt)]
+        for attempt in kill:
+            self._held[attempt].wanted = False
+        self._unqueue(set(drop))
+        for job in [job for job in self._jobs.values() if not job.held]:
+            del self._jobs[job.id]
         return kill
 
     def on_brief(self, brief: Brief) -> None:
-        self._briefs[brief.job] = brief
+        known = self._jobs.get(brief.job)
+        if known is None:
+            self._jobs[brief.job] = _Job(brief)
+        else:
+            known.program, known.needs, known.ended = brief.program, brief.needs, False
 
     def on_forget(self, job: int) -> None:
-        if not any(held.job == job for held in self._held.values()):
-            self._briefs.pop(job, None)
-            self._mean_wall_s.pop(job, None)
+        if (known := self._jobs.get(job)) is not None:
+            known.ended = True
+            self._forget_if_unused(known)
 
     def on_offer(self, offer: Offer) -> list[int]:
-        """Queue the offered tasks. Returns those it will not take (it is draining, or has no brief)."""
-        attempts = range(offer.first_attempt, offer.first_attempt + offer.last - offer.first + 1)
-        if self.draining or offer.job not in self._briefs:
+        """Queue the offered tasks. Returns those it will not take, because it is draining."""
+        count = offer.last - offer.first + 1
+        if count < 1 or (offer.lines is not None and len(offer.lines) != count):
+            raise PeerError(f"the manager offered tasks {offer.first} to {offer.last} with wrong lines")
+        attempts = range(offer.first_attempt, offer.first_attempt + count)
+        if self.draining:
             return list(attempts)
+        job = self._jobs.get(offer.job)
+        if job is None:
+            raise PeerError(f"the manager offered tasks of job {offer.job} without its brief")
         for at, attempt in enumerate(attempts):
             if attempt not in self._held and attempt not in self.owed:
                 line = offer.lines[at] if offer.lines is not None else ""
-                held = _Held(offer.job, offer.first + at, attempt, line)
+                held = _Attempt(job, offer.first + at, attempt, line)
+                job.held += 1
                 self._held[attempt] = held
                 self._queue.append(held)
         return []
 
     def on_take_back(self, attempts: list[int]) -> list[int]:
-        """Give back those that have not been launched."""
-        return self._unqueue(set(attempts))
+        """Give back those that have not been launched, and those that never came: either way they are not here."""
+        unknown = self._unknown(attempts)
+        self._recall(attempts)
+        return self._unqueue(set(attempts)) + unknown
 
     def on_cancel(self, attempts: list[int]) -> tuple[list[int], list[int]]:
         """Returns (what to kill, what is given back unstarted)."""
-        kill = [a for a in attempts if (held := self._held.get(a)) is not None and held.lane >= 0]
-        return kill, self._unqueue(set(attempts))
+        unknown = self._unknown(attempts)
+        kill = self._recall(attempts)
+        return kill, self._unqueue(set(attempts)) + unknown
+
+    def _unknown(self, attempts: list[int]) -> list[int]:
+        """Of an offer that was not sent because its job ended first: saying so frees what was booked for it."""
+        return [attempt for attempt in attempts if attempt not in self._held and attempt not in self.owed]
+
+    def _recall(self, attempts: list[int]) -> list[int]:
+        """Returns those that are in a lane."""
+        launched = [attempt for attempt in attempts if self.in_lane(attempt)]
+        for attempt in launched:
+            self._held[attempt].recalled = True
+        return launched
 
     def on_ack(self, attempts: list[int]) -> None:
         for attempt in attempts:
-            self.owed.pop(attempt, None)
+            report = self.owed.pop(attempt, None)
+            if report is not None:
+                self._owed_bytes -= _weight(report)
 
     def drain(self) -> list[int]:
         """Take nothing more; give back what has not been launched."""
@@ -139,46 +211,53 @@ class Agent:
         return self._unqueue({held.attempt for held in self._queue})
 
     def _unqueue(self, attempts: set[int]) -> list[int]:
-        gone = [held.attempt for held in self._queue if held.attempt in attempts]
+        gone = [held for held in self._queue if held.attempt in attempts]
         if gone:
             self._queue = deque(held for held in self._queue if held.attempt not in attempts)
-            for attempt in gone:
-                del self._held[attempt]
-        return gone
+            for held in gone:
+                del self._held[held.attempt]
+                self._let_go(held.job)
+        return [held.attempt for held in gone]
+
+    def _let_go(self, job: _Job) -> None:
+        job.held -= 1
+        if job.ended:
+            self._forget_if_unused(job)
+
+    def _forget_if_unused(self, job: _Job) -> None:
+        if not job.held:
+            self._jobs.pop(job.id, None)
 
     # -- from and to the runner ---------------------------------------------------------------------------
 
     def launches(self) -> list[Launch]:
         """What to start now: new lanes while there is room, then short tasks behind running ones."""
-        launches = []
-        while self._queue and (needs := self._briefs[self._queue[0].job].needs) and self._fits(needs):
-            held = self._queue.popleft()
-            lane = self._open_lane(held.job, needs)
-            launches.append(self._place(held, lane))
-        if self._queue:
-            launches += self._deepen()
-        return launches
-
-    def _deepen(self) -> list[Launch]:
         launches: list[Launch] = []
-        progress = True
-        while self._queue and progress:
-            progress = False
-            job = self._queue[0].job
-            depth = self._depth(job)
-            for number, lane in self._lanes.items():
-                if lane.job == job and len(lane.attempts) < depth:
-                    launches.append(self._place(self._queue.popleft(), number))
-                    progress = True
-                    if not self._queue or self._queue[0].job != job:
-                        break
+        if self.clogged:
+            return launches
+        while self._queue and self._fits(self._queue[0].job.needs):
+            launches.append(self._place(self._queue[0], self._open_lane(self._queue[0].job)))
+        while self._queue and (deeper := self._deepen(self._queue[0].job)):
+            launches += deeper
         return launches
 
-    def _depth(self, job: int) -> int:
-        mean = self._mean_wall_s.get(job)
-        if mean is None:
-            return 1
-        return 1 + min(LANE_AHEAD_MOST, int(LANE_AHEAD_S / max(mean, 1e-6)))
+    def _deepen(self, job: _Job) -> list[Launch]:
+        """Fill up lanes of this job that run low, in turn; stops where another job's attempt is at the head."""
+        launches: list[Launch] = []
+        depth = job.depth()
+        # Below half only: one refill of many costs the runner less than many of one.
+        lanes = [
+            lane
+            for lane in self._lanes.values()
+            if lane.job is job and len(lane.attempts) <= depth // 2 and lane.lasting < 0
+        ]
+        while lanes:
+            for lane in lanes:
+                if not self._queue or self._queue[0].job is not job:
+                    return launches
+                launches.append(self._place(self._queue[0], lane))
+            lanes = [lane for lane in lanes if len(lane.attempts) < depth]
+        return launches
 
     def _fits(self, needs: Needs) -> bool:
         if not self._lanes:
@@ -186,51 +265,95 @@ class Agent:
         return (
             self._used_millicpus + needs.millicpus <= self.capacity.millicpus
             and self._used_mem_bytes + needs.mem_bytes <= self.capacity.mem_bytes
+            and len(self._lanes) < LANES_MOST
         )
 
-    def _open_lane(self, job: int, needs: Needs) -> int:
+    def _open_lane(self, job: _Job) -> _Lane:
         number = self._free_lanes.pop() if self._free_lanes else len(self._lanes)
-        self._lanes[number] = _Lane(job, needs)
-        self._used_millicpus += needs.millicpus
-        self._used_mem_bytes += needs.mem_bytes
-        return number
+        lane = self._lanes[number] = _Lane(number, job)
+        self._used_millicpus += lane.needs.millicpus
+        self._used_mem_bytes += lane.needs.mem_bytes
+        return lane
 
-    def _place(self, held: _Held, lane: int) -> Launch:
-        held.lane = lane
-        self._lanes[lane].attempts.add(held.attempt)
-        return Launch(lane, held.job, held.task, held.attempt, self._briefs[held.job].program, held.line)
+    def _place(self, head: _Attempt, lane: _Lane) -> Launch:
+        self._queue.popleft()
+        head.lane = lane
+        lane.attempts[head.attempt] = head
+        return Launch(lane.number, head.job.id, head.task, head.attempt, head.job.program, head.line)
 
     def on_started(self, attempts: list[int]) -> list[int]:
         """Returns those the manager should be told of."""
         news = []
         for attempt in attempts:
             held = self._held.get(attempt)
-            if held is not None and held.wanted:
-                held.started = True
-                news.append(attempt)
+            if held is not None and held.lane is not None:
+                held.lane.lasting = attempt
+                if held.wanted:
+                    news.append(attempt)
         return news
+
+    def stuck(self, attempts: list[int]) -> list[int]:
+        """What to withdraw from the runner: attempts that wait in a lane behind one of these, which last."""
+        stuck = []
+        for attempt in attempts:
+            held = self._held.get(attempt)
+            if held is not None and held.lane is not None:
+                for behind in held.lane.attempts.values():
+                    if behind is not held and not behind.withdrawn:
+                        behind.withdrawn = True
+                        stuck.append(behind.attempt)
+        return stuck
 
     def on_ended(self, reports: list[Report]) -> list[Report]:
         """Returns the reports that are owed to the manager, in order."""
         owed = []
+        back = []
         for report in reports:
-            held = self._held.pop(report.attempt, None)
-            if held is None:
+            held = self._held.get(report.attempt)
+            if held is None or held.lane is None:
                 continue
-            self._leave_lane(held)
+            self._leave_lane(held, held.lane)
+            if self._comes_back(held, report):
+                back.append(held)
+                continue
+            del self._held[report.attempt]
             if report.end is End.EXITED:
-                mean = self._mean_wall_s.get(report.job, report.wall_s)
-                self._mean_wall_s[report.job] = mean + 0.2 * (report.wall_s - mean)
+                mean = held.job.mean_wall_s
+                held.job.mean_wall_s = report.wall_s if mean is None else mean + 0.2 * (report.wall_s - mean)
+            self._let_go(held.job)
             if held.wanted:
-                self.owed[report.attempt] = report
+                self._owe(report)
                 owed.append(report)
+        if back:
+            self._queue.extendleft(reversed(back))
         return owed
 
-    def _leave_lane(self, held: _Held) -> None:
-        lane = self._lanes[held.lane]
-        lane.attempts.discard(held.attempt)
+    def _comes_back(self, held: _Attempt, report: Report) -> bool:
+        """Whether it was withdrawn before it began, and so simply waits again."""
+        never_began = held.withdrawn and report.end is End.INTERRUPTED and not report.started_at
+        held.withdrawn = False
+        return never_began and held.wanted and not held.recalled and not self.draining
+
+    def _leave_lane(self, held: _Attempt, lane: _Lane) -> None:
+        held.lane = None
+        del lane.attempts[held.attempt]
+        if lane.lasting == held.attempt:
+            lane.lasting = -1
         if not lane.attempts:
-            del self._lanes[held.lane]
-            self._free_lanes.append(held.lane)
+            del self._lanes[lane.number]
+            self._free_lanes.append(lane.number)
             self._used_millicpus -= lane.needs.millicpus
             self._used_mem_bytes -= lane.needs.mem_bytes
+
+    def _owe(self, report: Report) -> None:
+        self.owed[report.attempt] = report
+        self._owed_bytes += _weight(report)
+
+
+def _weight(report: Report) -> int:
+    weight = _REPORT_BYTES
+    if report.out is not None:
+        weight += len(report.out.inline)
+    if report.err is not None:
+        weight += len(report.err.inline)
+    return weight

@@ -1,0 +1,160 @@
+"""One link to the manager, from Hello to its end.
+
+    greet   Hello -> Welcome (or Refused), within WELCOME_LIMIT_S
+    run     three tasks until one of them ends
+              receive   hands every frame to the worker
+              send      sends what the outbox contains: one frame at a time, at most one per PACE_S
+              watch     beats; and ends the link when the manager was silent for three beats
+
+Knows the heartbeat and the order of a conversation, not what the messages mean to the worker.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tercel.core.errors import PeerError, UsageError
+from tercel.core.model import Report
+from tercel.links.contract import LinkClosed, WorkerEnd
+from tercel.wire.messages import Bye, FromManager, FromWorker, Hello, Presence, Refused, TailData, Welcome
+from tercel.worker.outbox import Outbox, ReadSegments
+
+PACE_S = 0.005
+"""Frames follow one another no faster: what comes in between shares the next. A lone message goes at once."""
+WELCOME_LIMIT_S = 10.0
+MISSED_BEATS = 3
+HEARTBEAT_MOST_S = 3600.0
+
+
+class Conversation:
+    def __init__(
+        self,
+        link: WorkerEnd,
+        *,
+        read_segments: ReadSegments,
+        presence: Callable[[], Presence],
+        take: Callable[[list[FromManager]], None],
+    ) -> None:
+        self._link = link
+        self._outbox = Outbox(read_segments)
+        self._presence = presence
+        self._take = take
+        self._shown: Presence | None = None
+        """The presence that the manager knows."""
+        self._shown_at = -math.inf
+        self._heard_at = 0.0
+        self._heartbeat_s = 0.0
+        self._first: list[FromManager] = []
+        self._awake = asyncio.Event()
+
+    # -- what the worker says; all but the reports also before it is welcome, to be sent after that -------
+
+    def wake(self) -> None:
+        """Something is to be said, if only a presence."""
+        self._awake.set()
+
+    def started(self, attempts: list[int]) -> None:
+        self._outbox.add_started(attempts)
+        self._awake.set()
+
+    def returned(self, attempts: list[int]) -> None:
+        self._outbox.add_returned(attempts)
+        self._awake.set()
+
+    def reports(self, reports: list[Report]) -> None:
+        self._outbox.add_reports(reports)
+        self._awake.set()
+
+    def tail(self, data: TailData) -> None:
+        self._outbox.add_tail(data)
+        self._awake.set()
+
+    def bye(self, reason: str) -> None:
+        """Said when all else is; `run` returns then."""
+        self._outbox.set_bye(Bye(reason))
+        self._awake.set()
+
+    # -- from Hello to the end ----------------------------------------------------------------------------
+
+    async def greet(self, hello: Hello) -> Welcome:
+        """Raises UsageError if the manager will not have this worker."""
+        try:
+            async with asyncio.timeout(WELCOME_LIMIT_S):
+                await self._link.send([hello])
+                first, *self._first = await self._link.receive()
+        except TimeoutError:
+            raise LinkClosed(f"the manager did not answer Hello within {WELCOME_LIMIT_S:g} s") from None
+        if isinstance(first, Refused):
+            raise UsageError(f"the manager refuses this worker: {first.reason}")
+        if not isinstance(first, Welcome):
+            raise PeerError(f"the manager answered Hello with {type(first).__name__}")
+        if not 0 < first.heartbeat_s <= HEARTBEAT_MOST_S:
+            raise PeerError(f"the manager asks for a heartbeat every {first.heartbeat_s} s")
+        self._heartbeat_s = first.heartbeat_s
+        return first
+
+    async def run(self, owed: list[Report]) -> None:
+        """Say what is owed, then whatever there is to say. Returns after Bye; otherwise raises how it ended."""
+        self._outbox.set_reports(owed)
+        self._heard_at = asyncio.get_running_loop().time()
+        self._awake.set()
+        await first_to_end(self._receive_all(), self._send_all(), self._watch())
+
+    async def _receive_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._first:
+            self._take(self._first)
+        while True:
+            messages = await self._link.receive()
+            self._heard_at = loop.time()
+            self._take(messages)
+
+    async def _send_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        sent_at = -math.inf
+        while True:
+            await self._awake.wait()
+            if (pause_s := sent_at + PACE_S - loop.time()) > 0:
+                await asyncio.sleep(pause_s)
+            self._awake.clear()
+            while messages := self._next_frame(loop.time()):
+                await self._link.send(messages)
+                if isinstance(messages[-1], Bye):
+                    return
+            sent_at = loop.time()
+
+    def _next_frame(self, now: float) -> list[FromWorker]:
+        """Presence goes along when it changed, and with every beat."""
+        presence = self._presence()
+        if presence != self._shown or now >= self._shown_at + self._heartbeat_s:
+            self._outbox.set_presence(presence)
+            self._shown, self._shown_at = presence, now
+        return self._outbox.take()
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        silence_s = MISSED_BEATS * self._heartbeat_s
+        while True:
+            now = loop.time()
+            if now >= self._heard_at + silence_s:
+                raise LinkClosed(f"the manager was silent for {silence_s:g} s")
+            beat_at = self._shown_at + self._heartbeat_s
+            if now >= beat_at:
+                self._awake.set()
+                beat_at = now + self._heartbeat_s
+            await asyncio.sleep(min(beat_at, self._heard_at + silence_s) - now)
+
+
+async def first_to_end(*duties: Coroutine[Any, Any, None]) -> None:
+    """Run all until one ends, end the others, and raise what the first one raised (or another, while ending)."""
+    tasks = [asyncio.ensure_future(duty) for duty in duties]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in sorted(tasks, key=lambda task: task not in done):
+        if not task.cancelled():
+            task.result()

@@ -1,0 +1,160 @@
+"""What is to be said to the manager over one link, made into frames of bounded size.
+
+    started, returned, tail   in the next frame
+    small reports             in the next frames, in order of ending
+    reports with segments     one after the other: its segments in as many frames as it takes, then the report
+
+Segments are read as they are sent, and small messages go along with them: a huge output takes neither memory nor
+precedence. What was not sent when a link ends is dropped with it; the next link's Hello says it anew.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from tercel.core.model import Output, Report
+from tercel.wire.messages import Bye, FromWorker, Presence, Reports, Returned, Segment, Started, TailData
+
+log = logging.getLogger("tercel.worker")
+
+FRAME_BYTES = 256 * 1024
+"""About; small enough that even a slow line carries a frame well within a heartbeat."""
+TAIL_BYTES = 1024 * 1024
+"""Live output that waits; more is dropped, and the offsets show the gap to whoever follows."""
+_REPORT_BYTES = 128
+"""Of a report beside its outputs, about."""
+
+ReadSegments = Callable[[int, str], Iterable[bytes]]
+
+
+class Outbox:
+    def __init__(self, read_segments: ReadSegments) -> None:
+        self._read_segments = read_segments
+        self._started: list[int] = []
+        self._returned: list[int] = []
+        self._tails: list[TailData] = []
+        self._tail_bytes = 0
+        self._reports: deque[Report] = deque()
+        self._large: deque[Report] = deque()
+        self._pieces: Iterator[Segment] | None = None
+        self._lost: set[str] = set()
+        self._presence: Presence | None = None
+        self._bye: Bye | None = None
+
+    # -- what is to be said -------------------------------------------------------------------------------
+
+    def add_started(self, attempts: list[int]) -> None:
+        self._started += attempts
+
+    def add_returned(self, attempts: list[int]) -> None:
+        self._returned += attempts
+
+    def add_reports(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            if (report.out and report.out.segments) or (report.err and report.err.segments):
+                self._large.append(report)
+            else:
+                self._reports.append(report)
+
+    def set_reports(self, reports: Iterable[Report]) -> None:
+        """Say these and no others so far: all that is owed, at the beginning of a link."""
+        self._reports.clear()
+        self._large.clear()
+        self.add_reports(reports)
+
+    def add_tail(self, tail: TailData) -> None:
+        if self._tail_bytes < TAIL_BYTES:
+            self._tails.append(tail)
+            self._tail_bytes += len(tail.data)
+
+    def set_presence(self, presence: Presence) -> None:
+        self._presence = presence
+
+    def set_bye(self, bye: Bye) -> None:
+        """Said last, when all else is."""
+        self._bye = bye
+
+    # -- frames -------------------------------------------------------------------------------------------
+
+    def take(self) -> list[FromWorker]:
+        """The messages of the next frame; empty when all is said."""
+        messages: list[FromWorker] = []
+        if self._presence is not None:
+            messages.append(self._presence)
+            self._presence = None
+        if self._started:
+            messages.append(Started(self._started))
+            self._started = []
+        if self._returned:
+            messages.append(Returned(self._returned))
+            self._returned = []
+        room = FRAME_BYTES
+        if self._tails:
+            room -= self._take_tails(messages)
+        if self._reports:
+            room -= self._take_reports(messages, room)
+        if self._large and room > 0:
+            self._take_large(messages, room)
+        if not messages and self._bye is not None:
+            messages.append(self._bye)
+            self._bye = None
+        return messages
+
+    def _take_tails(self, messages: list[FromWorker]) -> int:
+        messages += self._tails
+        taken, self._tails, self._tail_bytes = self._tail_bytes, [], 0
+        return taken
+
+    def _take_reports(self, messages: list[FromWorker], room: int) -> int:
+        reports: list[Report] = []
+        size = 0
+        while self._reports and (size < room or not reports):
+            report = self._reports.popleft()
+            size += _REPORT_BYTES
+            if report.out is not None:
+                size += len(report.out.inline)
+            if report.err is not None:
+                size += len(report.err.inline)
+            reports.append(report)
+        messages.append(Reports(reports))
+        return size
+
+    def _take_large(self, messages: list[FromWorker], room: int) -> None:
+        report = self._large[0]
+        if self._pieces is None:
+            self._lost = set()
+            self._pieces = self._segments(report)
+        while room > 0:
+            segment = next(self._pieces, None)
+            if segment is None:
+                messages.append(Reports([_without(report, self._lost)]))
+                self._large.popleft()
+                self._pieces = None
+                return
+            messages.append(segment)
+            room -= len(segment.data)
+
+    def _segments(self, report: Report) -> Iterator[Segment]:
+        for stream, output in (("out", report.out), ("err", report.err)):
+            if output is None or not output.segments:
+                continue
+            count = 0
+            try:
+                for data in self._read_segments(report.attempt, stream):
+                    yield Segment(report.attempt, stream, count, data)
+                    count += 1
+            except OSError as error:
+                log.warning("Cannot read the output of attempt %d: %s.", report.attempt, error)
+            if count != output.segments:
+                self._lost.add(stream)
+
+
+def _without(report: Report, lost: set[str]) -> Report:
+    """The report with those outputs left out whose segments were no longer there."""
+    if not lost:
+        return report
+    note = "; ".join(filter(None, [report.note, f"std{' and std'.join(sorted(lost))} lost at the worker"]))
+    gone = {name: Output(getattr(report, name).total_bytes, 0) for name in lost}
+    return msgspec.structs.replace(report, note=note, **gone)
