@@ -1,0 +1,190 @@
+"""One connected worker: reads its frames into the machine, sends it what the effects say.
+
+Sending is gathered: whatever was posted since the last frame goes out as one. A worker that does not take what
+it is sent is not read from either, so neither side's backlog grows without bound: what can be posted is bounded by
+what the worker reported and by its credit.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from tercel.core.changes import OutputKept
+from tercel.core.errors import PassingFault, PeerError
+from tercel.links.contract import LinkClosed, ManagerEnd
+from tercel.manager import hearing
+from tercel.wire.messages import (
+    Bye,
+    FromManager,
+    FromWorker,
+    Hello,
+    Ping,
+    Presence,
+    Refused,
+    Reports,
+    Returned,
+    Segment,
+    Started,
+    TailData,
+    Welcome,
+)
+
+if TYPE_CHECKING:
+    from tercel.manager.service import Manager
+
+log = logging.getLogger("tercel.manager")
+
+HELLO_S = 10.0
+MISSED_BEATS = 3
+OUTBOX_MOST = 10_000
+
+
+class Conversation:
+    def __init__(self, manager: "Manager", end: ManagerEnd) -> None:
+        self.worker = ""
+        self.welcomed = False
+        self.said_bye = False
+        self.briefed: set[int] = set()
+        """Jobs whose brief was sent on this link."""
+        self._manager = manager
+        self._end = end
+        self._outbox: list[FromManager] = []
+        self._posted = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._main: asyncio.Task[None] | None = None
+        self._parting = ""
+
+    # -- what the manager calls ---------------------------------------------------------------------------
+
+    def post(self, message: FromManager) -> None:
+        """Before its Welcome nothing is sent: what was decided for an earlier link, this link's Hello has settled."""
+        if type(message) is Welcome:
+            self.welcomed = True
+        elif not self.welcomed:
+            return
+        self._outbox.append(message)
+        self._posted.set()
+
+    def abandon(self, why: str) -> None:
+        """Close the link; the machine is not told, since the worker is (or was) elsewhere."""
+        self._parting = why
+        if self._main is not None:
+            self._main.cancel()
+
+    # -- the conversation ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """From Hello until the link is closed."""
+        self._main = asyncio.current_task()
+        try:
+            async with asyncio.timeout(HELLO_S):
+                first = await self._end.receive()
+            hello = first[0]
+            if not isinstance(hello, Hello):
+                raise PeerError(f"a worker begins with Hello, not {type(hello).__name__}")
+            if await self._admit(hello):
+                async with asyncio.TaskGroup() as group:
+                    sender = group.create_task(self._send_all())
+                    await self._read_all(first[1:])
+                    sender.cancel()
+        except* TimeoutError:
+            self._parting = "it was silent for too long"
+        except* (PeerError, LinkClosed) as faults:
+            self._parting = "; ".join(str(fault) for fault in faults.exceptions)
+        except* asyncio.CancelledError:
+            if not self._parting:
+                raise
+        finally:
+            if self.worker:
+                log.info("worker %s is gone: %s", self.worker, self._parting or "its link was cut")
+                self._manager.parted(self)
+            await self._end.close()
+
+    async def _admit(self, hello: Hello) -> bool:
+        reason = hearing.refusal(hello)
+        if reason:
+            await self._end.send([Refused(reason)])
+            return False
+        self.worker = hello.worker
+        self._manager.joined(self)
+        machine = self._manager.machine
+        machine.on_hello(hello.worker, hello.instance, hello.info, hello.held, self._manager.clock())
+        self._manager.wake()
+        log.info("worker %s joined from %s", hello.worker, hello.info.node)
+        return True
+
+    async def _read_all(self, messages: list[FromWorker]) -> None:
+        silence_s = self._manager.options.heartbeat_s * MISSED_BEATS
+        while True:
+            await self._take(messages)
+            if self.said_bye:
+                return
+            if len(self._outbox) > OUTBOX_MOST:
+                self._emptied.clear()
+                async with asyncio.timeout(silence_s):
+                    await self._emptied.wait()
+            async with asyncio.timeout(silence_s):
+                messages = await self._end.receive()
+
+    async def _take(self, messages: list[FromWorker]) -> None:
+        manager, machine = self._manager, self._manager.machine
+        now = manager.clock()
+        segments: list[OutputKept] = []
+        for message in messages:
+            match message:
+                case Reports(reports):
+                    if segments:
+                        await self._keep(segments)
+                        segments = []
+                    reports, corrected = hearing.believed(reports, now)
+                    if corrected:
+                        machine.workers[self.worker].note = "reported numbers that cannot be"
+                    machine.on_reports(self.worker, reports, now)
+                case Started(attempts):
+                    machine.on_started(self.worker, attempts, now)
+                case Presence(state, capacity):
+                    machine.on_presence(self.worker, state, hearing.capacity(capacity), now)
+                case Returned(attempts):
+                    machine.on_returned(self.worker, attempts)
+                case Segment(attempt, stream, number, data):
+                    hearing.check_segment(message)
+                    if machine.knows(self.worker, attempt):
+                        segments.append(OutputKept(attempt, stream, number, data))
+                case TailData(attempt, stream, offset, data):
+                    hearing.check_tail(message)
+                    if attempt in machine.workers[self.worker].flights:
+                        manager.hub.tailed(attempt, stream, offset, data)
+                case Bye():
+                    self.said_bye, self._parting = True, "it said good-bye"
+                case Hello():
+                    raise PeerError("a second Hello on one link")
+        manager.wake()
+        if segments:
+            await self._keep(segments)
+        await manager.not_swamped()
+
+    async def _keep(self, segments: list[OutputKept]) -> None:
+        """Outputs go to disk before more is read: a flood of output waits in its own link."""
+        await self._manager.save(list(segments))
+
+    async def _send_all(self) -> None:
+        beat_s = self._manager.options.heartbeat_s
+        while True:
+            try:
+                async with asyncio.timeout(beat_s):
+                    await self._posted.wait()
+            except TimeoutError:
+                self.post(Ping())
+            self._posted.clear()
+            messages, self._outbox = self._outbox, []
+            self._emptied.set()
+            async with asyncio.timeout(beat_s * MISSED_BEATS):
+                await self._end.send(messages)
+
+
+async def converse(manager: "Manager", end: ManagerEnd) -> None:
+    """Serve one link to its end, whatever comes."""
+    try:
+        await Conversation(manager, end).run()
+    except PassingFault as fault:
+        log.info("a worker's link ended: %s", fault)

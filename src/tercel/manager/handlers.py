@@ -1,0 +1,213 @@
+"""One small function per route: decode and check, call, encode. Roles and names of parameters are checked before."""
+
+import asyncio
+import contextlib
+import heapq
+
+from aiohttp import web
+
+from tercel.core.changes import TokenAdded, TokenRevoked
+from tercel.core.errors import NotFound, PassingFault, StoreFull, UsageError
+from tercel.core.selectors import Selector, parse_selector, parse_tasks
+from tercel.core.states import TaskState
+from tercel.manager import logs, requests, streams, views
+from tercel.manager.access import issue
+from tercel.manager.calls import Call, answer, whole_number
+from tercel.wire.api import (
+    Counted,
+    IssuedToken,
+    JobList,
+    NewToken,
+    Selection,
+    Submission,
+    TaskList,
+    TokenList,
+    TokenView,
+)
+
+MAX_PAGE = 1000
+MAX_STREAMED_JOBS = 1000
+
+
+# -- jobs -------------------------------------------------------------------------------------------------
+
+
+async def post_job(call: Call) -> web.Response:
+    submitted = await requests.submit(call.manager, call.who, await call.body(Submission))
+    return answer(submitted, 200 if submitted.repeated else 201)
+
+
+async def get_jobs(call: Call) -> web.Response:
+    limit = call.number("limit", 1, MAX_PAGE) or 50
+    before = call.number("before", 0)
+    ended_too = call.flag("all")
+    await call.manager.settled()
+    if ended_too:
+        rows = await asyncio.to_thread(
+            call.manager.store.jobs, owner=call.who.sees_only, before=before, limit=limit + 1
+        )
+    else:
+        open_jobs = [job.row for job in call.manager.machine.jobs.values() if call.who.may_see(job.row)]
+        wanted = [row for row in open_jobs if before is None or row.id < before]
+        rows = heapq.nlargest(limit + 1, wanted, key=lambda row: row.id)
+    shown = [await requests.standing(call.manager, call.who, row.id) for row in rows[:limit]]
+    found = [views.job_view(call.manager, row, array_most=views.LISTED_ARRAY) for row in shown]
+    return answer(JobList(jobs=found, more=len(rows) > limit))
+
+
+async def get_job(call: Call) -> web.Response:
+    return answer(views.job_view(call.manager, await call.standing_job()))
+
+
+async def get_tasks(call: Call) -> web.Response:
+    states = []
+    for text in call.texts("state"):
+        if text not in TaskState.__members__.values():
+            raise UsageError(f"state {text[:40]!r} is none of {', '.join(TaskState)}", "state")
+        states.append(TaskState(text))
+    tasks = call.text("tasks")
+    wanted = None if tasks is None else parse_tasks(tasks)
+    after, limit = call.number("after", -1), call.number("limit", 1, MAX_PAGE)
+    outputs = call.flag("outputs")
+    found, more = await views.task_views(
+        call.manager,
+        await call.standing_job(),
+        tasks=wanted,
+        states=states,
+        after=-1 if after is None else after,
+        limit=limit or 100,
+        outputs=outputs,
+    )
+    return answer(TaskList(tasks=found, more=more))
+
+
+async def get_task(call: Call) -> web.Response:
+    task, row = call.task(), await call.standing_job()
+    view = await views.task_view(call.manager, row, task)
+    if view is None:
+        raise NotFound(f"job {row.id} has no task {task}", "task")
+    return answer(view)
+
+
+async def get_logs(call: Call) -> web.StreamResponse:
+    task, row = call.task(), await call.standing_job()
+    stream = call.text("stream") or "out"
+    if stream not in ("out", "err"):
+        raise UsageError(f"stream is out or err, not {stream[:40]!r}", "stream")
+    follow = call.flag("follow")
+    if not views.has_task(row, task):
+        raise NotFound(f"job {row.id} has no task {task}", "task")
+    response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+    with call.visit(), contextlib.suppress(ConnectionError):  # the reader went away: nobody to tell
+        await response.prepare(call.request)
+        async with contextlib.aclosing(logs.read(call.manager, row, task, stream, follow)) as pieces:
+            async for piece in pieces:
+                await response.write(piece)
+        await response.write_eof()
+    return response
+
+
+async def post_cancel(call: Call) -> web.Response:
+    return answer(Counted(count=await requests.cancel(call.manager, call.who, await call.body(Selection))))
+
+
+async def post_retry(call: Call) -> web.Response:
+    return answer(Counted(count=await requests.retry(call.manager, call.who, await call.body(Selection))))
+
+
+async def get_explain(call: Call) -> web.Response:
+    job, task = _one_thing(call.text("task") or "")
+    await call.manager.settled()
+    row = await requests.standing(call.manager, call.who, job, "task")
+    if task is None:
+        return answer(views.explain_job(call.manager, row))
+    explanation = await views.explain_task(call.manager, row, task)
+    if explanation is None:
+        raise NotFound(f"job {row.id} has no task {task}", "task")
+    return answer(explanation)
+
+
+def _one_thing(text: str) -> tuple[int, int | None]:
+    """A job, and perhaps a task of it."""
+    try:
+        selector = parse_selector(text)
+    except UsageError:
+        selector = Selector(word="nothing")
+    tasks = selector.tasks or ((0, 0),)
+    if selector.word or selector.first != selector.last or len(tasks) > 1 or tasks[0][0] != tasks[0][1]:
+        raise UsageError(f"explain one job (37) or one task (37.5), not {text[:40]!r}", "task")
+    return selector.first, None if selector.tasks is None else tasks[0][0]
+
+
+# -- the pool ---------------------------------------------------------------------------------------------
+
+
+async def get_status(call: Call) -> web.Response:
+    await call.manager.settled()
+    return answer(views.status(call.manager, call.who))
+
+
+async def get_pool(call: Call) -> web.Response:
+    return answer(views.pool(call.manager))
+
+
+async def post_drain(call: Call) -> web.Response:
+    return answer(Counted(count=await requests.drain(call.manager, call.request.match_info["worker"])))
+
+
+# -- tokens -----------------------------------------------------------------------------------------------
+
+
+async def get_tokens(call: Call) -> web.Response:
+    shown = [
+        TokenView(id=t.id, role=t.role, user=t.user, created_at=t.created_at, note=t.note)
+        for t in call.tokens.all()
+    ]
+    return answer(TokenList(tokens=shown))
+
+
+async def post_token(call: Call) -> web.Response:
+    new = await call.body(NewToken)
+    token, text = issue(new.role, new.user, new.note, call.manager.clock())
+    if call.manager.trouble:
+        raise StoreFull(call.manager.trouble)
+    await call.manager.save([TokenAdded(token)])
+    call.tokens.add(token)
+    return answer(IssuedToken(id=token.id, role=token.role, user=token.user, secret=text), 201)
+
+
+async def delete_token(call: Call) -> web.Response:
+    """It is of no use from this moment on, whatever the disk says."""
+    manager = call.manager
+    token = call.tokens.remove(call.request.match_info["token"])
+    call.visits.end(token.id)
+    manager.machine.changes.append(TokenRevoked(token.id))
+    await manager.settled()
+    if manager.trouble:
+        raise PassingFault(
+            f"token {token.id} is refused from now on, but that is not saved yet, so do not restart the "
+            f"manager before it can be: {manager.trouble}"
+        )
+    return answer(Counted(count=1))
+
+
+# -- events -----------------------------------------------------------------------------------------------
+
+
+async def get_events(call: Call) -> web.StreamResponse:
+    ids = [whole_number(text, "job", 0) for text in call.texts("job")]
+    if not ids or len(ids) > MAX_STREAMED_JOBS:
+        raise UsageError(f"name 1 to {MAX_STREAMED_JOBS} jobs: ?job=37", "job")
+    tasks = call.flag("tasks")
+    for id in ids:
+        requests.find_job(call.manager, call.who, id)
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    subscription = call.manager.hub.subscribe(ids)
+    try:
+        with call.visit(), contextlib.suppress(ConnectionError):  # the reader went away: nobody to tell
+            await response.prepare(call.request)
+            await streams.tell(call.manager, call.who, response, subscription, tasks=tasks)
+            await response.write_eof()
+    finally:
+        call.manager.hub.unsubscribe(subscription)
+    return response

@@ -1,0 +1,150 @@
+"""What a worker says, judged before it reaches the machine or the store. Pure functions.
+
+A worker may be of another version, broken, or somebody's who means harm; its words must not end the manager. Three
+answers, by what is wrong:
+
+    who it says it is       refused, with the reason: trying again without a change is pointless
+    impossible numbers      put right and noted: the work was done all the same, and a report that is turned away
+                            would come again for ever
+    the protocol itself     PeerError: the link is closed, its tasks are safe
+
+Whether an attempt is the worker's to speak of is the machine's to know.
+"""
+
+import msgspec
+
+from tercel.core.commands import MAX_CPUS, MAX_MEM_BYTES, MAX_OUTPUT_BYTES, MAX_SECONDS
+from tercel.core.errors import PeerError
+from tercel.core.model import Needs, Output, Report, WorkerInfo
+from tercel.wire.messages import (
+    INLINE_OUTPUT_BYTES,
+    PROTOCOL,
+    SEGMENT_BYTES,
+    Hello,
+    Segment,
+    TailData,
+)
+
+MAX_WORKER_NAME = 128
+MAX_WORD = 256
+"""Characters in what a worker says about itself."""
+MAX_NOTE = 1000
+"""Characters in what it says about an attempt."""
+MAX_CODE = 2**31 - 1
+MAX_SIZE = 2**60
+MAX_TIME = 1e11
+"""Seconds since 1970: the year 5138. Some clocks are wrong by years."""
+MAX_CPU_S = float(MAX_SECONDS * MAX_CPUS)
+MAX_SEGMENTS = MAX_OUTPUT_BYTES // SEGMENT_BYTES + 1
+MAX_PIECE_BYTES = SEGMENT_BYTES + SEGMENT_BYTES // 1000 + 64
+"""What zlib makes of a segment that cannot be compressed."""
+MAX_TAIL_BYTES = 2**20
+
+STREAMS = ("out", "err")
+
+
+def refusal(hello: Hello) -> str:
+    """Why this worker is not let in; empty if it is."""
+    if hello.protocol != PROTOCOL:
+        return (
+            f"this manager speaks protocol {PROTOCOL}, the worker {hello.protocol}: install the same version"
+        )
+    if not 0 < len(hello.worker) <= MAX_WORKER_NAME or not hello.worker.isprintable():
+        return f"a worker's name has 1 to {MAX_WORKER_NAME} printable characters"
+    for name, word in (("instance", hello.instance), *_words(hello.info)):
+        if len(word) > MAX_WORD or not word.isprintable():
+            return f"a worker's {name} has at most {MAX_WORD} printable characters"
+    if not _possible(hello.info.capacity) or hello.info.capacity.millicpus < 1:
+        return "a worker gives at least some cpu, and no more cpus and memory than a machine can have"
+    return ""
+
+
+def _words(info: WorkerInfo) -> list[tuple[str, str]]:
+    return [(name, word) for name in info.__struct_fields__ if isinstance(word := getattr(info, name), str)]
+
+
+def capacity(stated: Needs) -> Needs:
+    if not _possible(stated):
+        raise PeerError(f"no machine has {stated.millicpus} millicpus and {stated.mem_bytes} bytes of memory")
+    return stated
+
+
+def _possible(stated: Needs) -> bool:
+    return 0 <= stated.millicpus <= MAX_CPUS * 1000 and 0 <= stated.mem_bytes <= MAX_MEM_BYTES
+
+
+def check_segment(piece: Segment) -> None:
+    if piece.stream not in STREAMS:
+        raise PeerError(f"a segment of stream {piece.stream[:40]!r}, which there is not")
+    if not 0 <= piece.number < MAX_SEGMENTS:
+        raise PeerError(f"a segment numbered {piece.number}; they go from 0 to {MAX_SEGMENTS - 1}")
+    if len(piece.data) > MAX_PIECE_BYTES:
+        raise PeerError(f"a segment of {len(piece.data)} bytes; at most {MAX_PIECE_BYTES}")
+
+
+def check_tail(piece: TailData) -> None:
+    if piece.stream not in STREAMS or not 0 <= piece.offset <= MAX_SIZE or len(piece.data) > MAX_TAIL_BYTES:
+        raise PeerError(
+            f"live output of stream {piece.stream[:40]!r}, offset {piece.offset}, {len(piece.data)} bytes"
+        )
+
+
+# -- reports ----------------------------------------------------------------------------------------------
+
+
+def believed(reports: list[Report], now: float) -> tuple[list[Report], bool]:
+    """The reports with numbers that cannot be put right, and whether there were any."""
+    if all(map(_credible, reports)):
+        return reports, False
+    return [report if _credible(report) else _corrected(report, now) for report in reports], True
+
+
+def _credible(report: Report) -> bool:
+    # Each comparison is also false of what is not a number.
+    return (
+        0 <= report.code <= MAX_CODE
+        and 0.0 <= report.wall_s <= MAX_SECONDS
+        and 0.0 <= report.cpu_s <= MAX_CPU_S
+        and 0 <= report.max_rss_bytes <= MAX_SIZE
+        and 0.0 <= report.started_at <= MAX_TIME
+        and (not report.note or (len(report.note) <= MAX_NOTE and report.note.isprintable()))
+        and (report.out is None or _possible_output(report.out))
+        and (report.err is None or _possible_output(report.err))
+    )
+
+
+def _corrected(report: Report, now: float) -> Report:
+    """Zero stands for what is not known; an exit code that cannot be is at least not success."""
+    return msgspec.structs.replace(
+        report,
+        code=report.code if 0 <= report.code <= MAX_CODE else 255,
+        started_at=report.started_at if 0.0 <= report.started_at <= MAX_TIME else now,
+        wall_s=report.wall_s if 0.0 <= report.wall_s <= MAX_SECONDS else 0.0,
+        cpu_s=report.cpu_s if 0.0 <= report.cpu_s <= MAX_CPU_S else 0.0,
+        max_rss_bytes=report.max_rss_bytes if 0 <= report.max_rss_bytes <= MAX_SIZE else 0,
+        note=_legible(report.note),
+        out=report.out and _corrected_output(report.out),
+        err=report.err and _corrected_output(report.err),
+    )
+
+
+def _possible_output(output: Output) -> bool:
+    return (
+        0 <= output.kept_bytes <= output.total_bytes <= MAX_SIZE
+        and 0 <= output.segments <= MAX_SEGMENTS
+        and len(output.inline) <= INLINE_OUTPUT_BYTES
+    )
+
+
+def _corrected_output(output: Output) -> Output:
+    if _possible_output(output):
+        return output
+    segments = output.segments if 0 <= output.segments <= MAX_SEGMENTS else 0
+    inline = b"" if segments else output.inline[-INLINE_OUTPUT_BYTES:]
+    kept = max(0, min(output.kept_bytes, MAX_OUTPUT_BYTES)) if segments else len(inline)
+    return Output(max(kept, min(output.total_bytes, MAX_SIZE)), kept, inline, segments)
+
+
+def _legible(note: str) -> str:
+    note = note if len(note) <= MAX_NOTE else note[: MAX_NOTE - 1] + "…"
+    return "".join(c if c.isprintable() else " " for c in note)

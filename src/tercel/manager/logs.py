@@ -1,0 +1,123 @@
+"""Outputs: of ended tasks from the store, of running ones live from their worker.
+
+Read piece by piece: an output of a gigabyte is never unpacked in memory as a whole. What is kept was sent by workers, so
+a piece is unpacked to a segment's size at most, and one that cannot be is left out.
+"""
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator
+
+from tercel.core.ledger import Flight
+from tercel.core.model import JobRow, Outcome, Output
+from tercel.core.states import TERMINAL
+from tercel.manager.service import Manager
+from tercel.wire.messages import SEGMENT_BYTES, Tail
+
+QUIET_S = 0.5
+"""Without `follow`, a running task's output is over when nothing more came for so long."""
+TEXT_BYTES = 16 * 2**20
+"""The most of one stream that is given as text inside a document; of longer ones the tail."""
+
+
+async def read(
+    manager: Manager, row: JobRow, task: int, stream: str, follow: bool
+) -> AsyncGenerator[bytes, None]:
+    """The task's output as far as there is any; with `follow` until the task has ended."""
+    sent = 0
+    while True:
+        job = manager.machine.jobs.get(row.id)
+        flight = job.flights.get(task) if job is not None else None
+        if flight is not None and flight.worker.online:
+            sent = 0
+            async for offset, piece in _live(manager, flight, stream, follow):
+                sent = offset + len(piece)
+                yield piece
+        if job is None or not follow or (state := job.state_of(task)) is None or state in TERMINAL:
+            break
+        await _moved(manager, row.id)
+    outcome = await _outcome(manager, row.id, task)
+    if outcome is None:
+        return
+    output = outcome.report.out if stream == "out" else outcome.report.err
+    if output is None:
+        return
+    at = output.total_bytes - output.kept_bytes
+    for packed in await _packed(manager, outcome.report.attempt, stream, output):
+        piece = await asyncio.to_thread(unpacked, packed) if output.segments else packed
+        if at + len(piece) > sent:
+            yield piece[max(0, sent - at) :]
+        at += len(piece)
+
+
+async def text(manager: Manager, attempt: int, stream: str, output: Output | None) -> str:
+    """What is kept of a stream, undecodable bytes replaced."""
+    if output is None:
+        return ""
+    pieces = await _packed(manager, attempt, stream, output)
+    if output.segments:
+        pieces = await asyncio.to_thread(
+            lambda: [unpacked(p) for p in pieces[-TEXT_BYTES // SEGMENT_BYTES :]]
+        )
+    return b"".join(pieces).decode("utf-8", "replace")
+
+
+async def _packed(manager: Manager, attempt: int, stream: str, output: Output) -> list[bytes]:
+    if not output.segments:
+        return [output.inline]
+    return await asyncio.to_thread(manager.store.output_segments, attempt, stream)
+
+
+def unpacked(piece: bytes) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(piece, SEGMENT_BYTES)
+    except zlib.error:
+        return b""
+
+
+async def _outcome(manager: Manager, job: int, task: int) -> Outcome | None:
+    await manager.settled()
+    found = await asyncio.to_thread(manager.store.outcomes, job, ranges=[(task, task)], limit=1)
+    return found[0] if found else None
+
+
+async def _live(
+    manager: Manager, flight: Flight, stream: str, follow: bool
+) -> AsyncGenerator[tuple[int, bytes], None]:
+    """Pieces of a running attempt's output, with their offsets, until it ends or its worker goes."""
+    conversation = manager.conversation_with(flight.worker.id)
+    if conversation is None:
+        return
+    arrived = asyncio.Event()
+    tail = manager.hub.open_tail(flight.attempt, arrived)
+    moves = manager.hub.subscribe([flight.job.id], arrived)
+    conversation.post(Tail(flight.attempt, True))
+    sent = 0
+    try:
+        while flight.job.flights.get(flight.task) is flight and flight.worker.online:
+            arrived.clear()
+            moves.take()
+            while (piece := tail.take()) is not None:
+                name, offset, data = piece
+                # When another reader joins, the worker begins anew: what was seen is not shown again.
+                if name == stream and offset + len(data) > sent:
+                    yield max(offset, sent), data[max(0, sent - offset) :]
+                    sent = offset + len(data)
+            try:
+                async with asyncio.timeout(None if follow else QUIET_S):
+                    await arrived.wait()
+            except TimeoutError:
+                return
+    finally:
+        manager.hub.unsubscribe(moves)
+        if manager.hub.close_tail(flight.attempt, tail):
+            conversation.post(Tail(flight.attempt, False))
+
+
+async def _moved(manager: Manager, job: int) -> None:
+    """Until something happened to the job."""
+    subscription = manager.hub.subscribe([job])
+    try:
+        await subscription.next()
+    finally:
+        manager.hub.unsubscribe(subscription)

@@ -1,0 +1,297 @@
+"""Intake -> core -> commit -> effects: one loop, in this order, for ever.
+
+    events (from links, clients, the clock) move the machine as they arrive and wake the loop
+    the loop:   round -> take changes and effects -> write -> commit (on a thread) -> perform effects
+
+While the disk works, further events gather; so many events share one commit under load, and a lone one is
+committed at once. Submissions wait outside the machine until they are durable: a full disk refuses them without
+a trace. Everything else that could not be saved is kept and tried again, and nothing that depends on it is done
+until it is.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from tercel.core.changes import Change, JobAdded, Loaded
+from tercel.core.effects import (
+    Acknowledged,
+    Drained,
+    Effect,
+    Ended,
+    JobDone,
+    Offered,
+    Progressed,
+    Recalled,
+    Welcomed,
+)
+from tercel.core.errors import PassingFault, StoreFull, TercelError
+from tercel.core.ledger import Job
+from tercel.core.machine import Machine, Settings
+from tercel.core.model import JobRow, Lease
+from tercel.manager.conversation import Conversation
+from tercel.manager.events import Hub
+from tercel.manager.options import ManagerOptions
+from tercel.stores.contract import Store
+from tercel.wire.messages import Ack, Brief, Cancel, Drain, Forget, FromManager, Offer, TakeBack, Welcome
+
+log = logging.getLogger("tercel.manager")
+
+SWAMPED_CHANGES = 20_000
+"""With so many changes not yet durable, workers' reports are left in their links until the disk has caught up."""
+RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
+PACE_S = 0.008
+"""Under a steady stream of small batches commits follow one another no faster: each costs more than its rows."""
+SMALL_BATCH, FULL_BATCH = 4, 256
+"""Changes: below the first nobody is waiting behind, from the second on a commit is worth its cost."""
+
+
+class _Arrival(msgspec.Struct):
+    """A submission on its way to the disk."""
+
+    added: JobAdded
+    accepted: asyncio.Future[Job]
+
+
+class Manager:
+    def __init__(
+        self, options: ManagerOptions, store: Store, loaded: Loaded, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.options = options
+        self.store = store
+        self.clock = clock
+        self.started_at = clock()
+        self.machine = Machine(Settings(grace_s=options.grace_s), loaded, self.started_at)
+        self.hub = Hub()
+        self.trouble = ""
+        """What keeps changes from being saved, for people; empty when all is well."""
+        self.keys_under_way: dict[tuple[str, str], asyncio.Future[JobRow]] = {}
+        """Submissions (owner and key) that are on their way to the disk."""
+        self._next_job = loaded.next_job
+        self._arrivals: list[_Arrival] = []
+        self._conversations: dict[str, Conversation] = {}
+        self._briefed: dict[int, set[str]] = {}
+        """Which connected workers were sent each job's brief."""
+        self._awake = asyncio.Event()
+        self._unsaved: list[Change] = []
+        self._undone: list[Effect] = []
+        self._saved = asyncio.Condition()
+        self._written = 0
+        """How many batches were begun; `_durable`: how many are durable."""
+        self._durable = 0
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="tercel-commit")
+
+    # -- intake -------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Something moved the machine."""
+        self._awake.set()
+
+    def take_job_id(self) -> int:
+        """Ids of submissions that could not be saved are not used again."""
+        id = self._next_job
+        self._next_job += 1
+        return id
+
+    async def add(self, added: JobAdded) -> Job:
+        """Make a job durable, then known. Raises StoreFull or PassingFault and leaves no trace if it cannot."""
+        if self.trouble:
+            raise StoreFull(self.trouble)
+        arrival = _Arrival(added, asyncio.get_running_loop().create_future())
+        self._arrivals.append(arrival)
+        self.wake()
+        return await arrival.accepted
+
+    async def save(self, changes: list[Change]) -> None:
+        """Make changes durable that are no business of the machine's (tokens, outputs)."""
+        self.machine.changes += changes
+        target = self._written + 1
+        self.wake()
+        async with self._saved:
+            await self._saved.wait_for(lambda: self._durable >= target)
+
+    async def settled(self) -> None:
+        """Until all that has happened so far is durable, so that nobody is shown what a crash could undo.
+
+        While nothing can be saved it returns at once: a stale answer is better than none.
+        """
+        target = self._written + (1 if self.machine.changes else 0)
+        if self._durable < target and not self.trouble:
+            self.wake()
+            async with self._saved:
+                await self._saved.wait_for(lambda: self._durable >= target or self.trouble)
+
+    async def not_swamped(self) -> None:
+        """Waits while far more has happened than the disk has taken."""
+        if len(self.machine.changes) + len(self._unsaved) > SWAMPED_CHANGES:
+            async with self._saved:
+                await self._saved.wait_for(
+                    lambda: len(self.machine.changes) + len(self._unsaved) <= SWAMPED_CHANGES
+                )
+
+    # -- the loop -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        pause_s = RETRY_FIRST_S
+        self.wake()
+        while True:
+            await self._next_event()
+            now = self.clock()
+            self.machine.tick(now)
+            self.machine.round()
+            saved = await self._save()
+            if saved is not None:
+                pause_s = RETRY_FIRST_S
+                if SMALL_BATCH <= saved < FULL_BATCH:
+                    await asyncio.sleep(PACE_S)
+            else:
+                await asyncio.sleep(pause_s)
+                pause_s = min(RETRY_MOST_S, pause_s * 2)
+                self.wake()
+
+    async def _next_event(self) -> None:
+        deadline = self.machine.next_deadline()
+        if deadline is None:
+            await self._awake.wait()
+        else:
+            try:
+                async with asyncio.timeout(max(0.0, deadline - self.clock())):
+                    await self._awake.wait()
+            except TimeoutError:
+                pass  # a worker's grace is over: tick
+        self._awake.clear()
+
+    async def _save(self) -> int | None:
+        """One commit for all that happened since the last; then its effects.
+
+        Returns how many changes were saved, None if they could not be and must be tried again.
+        """
+        changes, effects = self.machine.take()
+        self._unsaved += changes
+        self._undone += effects
+        arrivals, self._arrivals = self._arrivals, []
+        batch: list[Change] = [*(a.added for a in arrivals), *self._unsaved]
+        if batch:
+            self._written += 1
+            try:
+                self.store.write(batch)
+                await asyncio.get_running_loop().run_in_executor(self._disk, self.store.commit)
+            except PassingFault as fault:
+                await self._could_not_save(fault, arrivals)
+                return None if self._unsaved else 0
+            self._unsaved = []
+            if self.trouble:
+                log.warning("saving works again")
+                self.trouble = ""
+        for arrival in arrivals:
+            job = self.machine.on_accepted(arrival.added.job)
+            if not arrival.accepted.done():
+                arrival.accepted.set_result(job)
+            self.wake()
+        async with self._saved:
+            self._durable = self._written
+            self._saved.notify_all()
+        undone, self._undone = self._undone, []
+        self._perform(undone)
+        return len(batch)
+
+    async def _could_not_save(self, fault: TercelError, arrivals: list[_Arrival]) -> None:
+        if not self.trouble:
+            log.error("cannot save: %s; nothing new is accepted until it works again", fault)
+        self.trouble = str(fault) if self._unsaved else ""
+        for arrival in arrivals:
+            if not arrival.accepted.done():
+                arrival.accepted.set_exception(fault)
+        async with self._saved:
+            if not self._unsaved:
+                self._durable = self._written
+            self._saved.notify_all()
+
+    def close(self) -> None:
+        """After `run` was cancelled: what is not saved was not acknowledged either, and comes again."""
+        self._disk.shutdown(wait=True)
+        self.store.close()
+
+    # -- effects ------------------------------------------------------------------------------------------
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Acknowledged(worker, attempts):
+                    self._send(worker, Ack(attempts))
+                case Offered(lease):
+                    self._offer(lease)
+                case Progressed(job, ended, spoke):
+                    self.hub.progressed(job, ended, spoke)
+                case JobDone(job, finished, failed, cancelled):
+                    self.hub.done(job, finished, failed, cancelled)
+                    self._forget(job)
+                case Ended(worker, attempts):
+                    self._send(worker, Cancel(attempts))
+                case Recalled(worker, attempts):
+                    self._send(worker, TakeBack(attempts))
+                case Welcomed(worker, drop):
+                    self._send(worker, Welcome(self.machine.epoch, self.options.heartbeat_s, drop))
+                case Drained(worker):
+                    self._send(worker, Drain())
+
+    def _offer(self, lease: Lease) -> None:
+        job = self.machine.jobs.get(lease.job)
+        conversation = self._conversations.get(lease.worker)
+        if job is None or conversation is None or not conversation.welcomed:
+            return  # cancelled meanwhile: the Cancel that follows brings it back; or the link is another by now
+        briefed = self._briefed.setdefault(lease.job, set())
+        if lease.worker not in briefed:
+            briefed.add(lease.worker)
+            conversation.briefed.add(lease.job)
+            conversation.post(Brief(lease.job, job.row.spec.program, job.needs))
+        lines = None
+        if job.row.has_lines:
+            lines = self.store.lines(lease.job, lease.first, lease.last)
+        conversation.post(Offer(lease.job, lease.first, lease.last, lease.id, lines))
+
+    def _forget(self, job: int) -> None:
+        for worker in self._briefed.pop(job, ()):
+            if (conversation := self._conversations.get(worker)) is not None:
+                conversation.briefed.discard(job)
+                conversation.post(Forget(job))
+
+    def _send(self, worker: str, message: FromManager) -> None:
+        conversation = self._conversations.get(worker)
+        if conversation is not None:
+            conversation.post(message)
+
+    # -- workers ------------------------------------------------------------------------------------------
+
+    def joined(self, conversation: Conversation) -> None:
+        """A worker said Hello. An older link of the same worker is dead or half open: it is closed."""
+        before = self._conversations.get(conversation.worker)
+        if before is not None:
+            before.abandon("the worker connected again")
+            self._unbrief(before)
+        self._conversations[conversation.worker] = conversation
+
+    def parted(self, conversation: Conversation) -> None:
+        """Its link is closed."""
+        if self._conversations.get(conversation.worker) is conversation:
+            del self._conversations[conversation.worker]
+            self._unbrief(conversation)
+            if conversation.said_bye:
+                self.machine.on_bye(conversation.worker, self.clock())
+            else:
+                self.machine.on_link_closed(conversation.worker, self.clock())
+            self.wake()
+
+    def conversation_with(self, worker: str) -> Conversation | None:
+        return self._conversations.get(worker)
+
+    def _unbrief(self, conversation: Conversation) -> None:
+        """A new link starts with no briefs."""
+        for job in conversation.briefed:
+            if (workers := self._briefed.get(job)) is not None:
+                workers.discard(conversation.worker)

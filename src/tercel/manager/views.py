@@ -1,0 +1,350 @@
+"""What clients are shown: built from the machine for what is unfinished, from the store for what has ended."""
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+
+from tercel import __version__
+from tercel.core.explain import why_under_way, why_waiting
+from tercel.core.intervals import IntervalSet, Range
+from tercel.core.ledger import Job, Worker
+from tercel.core.model import End, JobRow, Outcome
+from tercel.core.selectors import task_name
+from tercel.core.states import TERMINAL, TaskState
+from tercel.manager import logs
+from tercel.manager.access import Identity
+from tercel.manager.service import Manager
+from tercel.wire.api import (
+    AttemptView,
+    Counts,
+    Explanation,
+    JobView,
+    Pool,
+    Reason,
+    Status,
+    TaskView,
+    WorkerView,
+)
+
+LISTED_ARRAY = 1000
+"""Characters of a job's array in a list of jobs: there may be a thousand of a megabyte each."""
+PAGE_OUTPUT_BYTES = 4 * 2**20
+"""Outputs on one page of tasks: one that would make it larger begins the next page."""
+
+
+def counts(row: JobRow, job: Job | None) -> Counts:
+    if job is None:
+        return Counts(finished=row.finished, failed=row.failed, cancelled=row.cancelled)
+    return Counts(
+        ready=len(job.ready),
+        offered=len(job.flights) - job.running,
+        running=job.running,
+        finished=len(job.finished),
+        failed=len(job.failed),
+        cancelled=len(job.cancelled),
+    )
+
+
+def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> JobView:
+    spec = row.spec
+    command = shlex.join(spec.argv) if spec.argv else spec.line
+    if row.has_lines:
+        command = manager.store.lines(row.id, 0, 0)[0]
+    return JobView(
+        id=row.id,
+        name=spec.name,
+        owner=row.owner,
+        command=command[:1000],
+        tasks=row.task_count,
+        array=spec.array[:array_most],
+        counts=counts(row, manager.machine.jobs.get(row.id)),
+        submitted_at=row.submitted_at,
+        ended_at=row.ended_at,
+        priority=spec.priority,
+        cpus=spec.cpus,
+        mem_bytes=spec.mem_bytes,
+        time_limit_s=spec.time_limit_s,
+        retries=spec.retries,
+        cwd=spec.cwd,
+    )
+
+
+# -- tasks ------------------------------------------------------------------------------------------------
+
+
+async def task_views(
+    manager: Manager,
+    row: JobRow,
+    *,
+    tasks: Sequence[Range] | None,
+    states: Sequence[TaskState],
+    after: int,
+    limit: int,
+    outputs: bool,
+) -> tuple[list[TaskView], bool]:
+    """A page of tasks in order of number, and whether more follow."""
+    job = manager.machine.jobs.get(row.id)
+    if job is not None:  # the machine's sets move: they are read on its own thread
+        members = _members(manager, row, job, states)
+    else:
+        members = await asyncio.to_thread(_members, manager, row, None, states)
+    if tasks is not None:
+        members = members.intersection(IntervalSet(tasks))
+    members.discard_range(0, after)
+    page = IntervalSet(members.take_first(limit))
+    more = len(members) > 0
+    outcomes = await _outcomes(manager, row, job, page)
+    now = manager.clock()
+    waiting = why_waiting(manager.machine, job, now) if job is not None and job.ready else ""
+    views: list[TaskView] = []
+    size = 0
+    for task in page:
+        outcome = outcomes.get(task)
+        state = job.state_of(task) if job is not None else None
+        if outcome is not None and (state is None or state in TERMINAL):
+            if outputs:
+                size += _kept_bytes(outcome)
+                if views and size > PAGE_OUTPUT_BYTES:
+                    return views, True
+            views.append(_ended_view(row.id, outcome, await _texts(manager, outcome) if outputs else None))
+        elif job is not None and state is not None:
+            views.append(_open_view(job, task, state, waiting, now))
+    return views, more
+
+
+async def _outcomes(manager: Manager, row: JobRow, job: Job | None, page: IntervalSet) -> dict[int, Outcome]:
+    """The records of those tasks on a page that have ended, also of those that end while it is made."""
+    found: dict[int, Outcome] = {}
+    missing = page
+    while missing:
+        records = await asyncio.to_thread(
+            manager.store.outcomes, row.id, ranges=missing.ranges(), limit=len(missing)
+        )
+        found |= {record.report.task: record for record in records}
+        if job is None or manager.trouble:
+            break
+        states = {task: job.state_of(task) for task in page}
+        missing = IntervalSet(
+            (task, task)
+            for task, state in states.items()
+            if state in TERMINAL and (task not in found or found[task].state is not state)
+        )
+        await manager.settled()
+    return found
+
+
+def _members(manager: Manager, row: JobRow, job: Job | None, states: Sequence[TaskState]) -> IntervalSet:
+    """The tasks of a job that are in one of `states` (all if none is given)."""
+    if not states:
+        return IntervalSet(row.ranges)
+    members = IntervalSet()
+    for state in states:
+        if state in TERMINAL:
+            found = (
+                job.ended_in(state) if job is not None else IntervalSet(manager.store.ended(row.id, state))
+            )
+        elif job is None:
+            continue
+        elif state is TaskState.READY:
+            found = job.ready
+        else:
+            found = IntervalSet((t, t) for t in sorted(job.flights) if job.flights[t].state is state)
+        members.update(found)
+    return members
+
+
+def has_task(row: JobRow, task: int) -> bool:
+    return any(first <= task <= last for first, last in row.ranges)
+
+
+async def task_view(manager: Manager, row: JobRow, task: int) -> TaskView | None:
+    """One task with every attempt."""
+    if not has_task(row, task):
+        return None
+    views, _ = await task_views(
+        manager, row, tasks=[(task, task)], states=(), after=-1, limit=1, outputs=False
+    )
+    history = [_attempt_view(o) for o in await asyncio.to_thread(manager.store.history, row.id, task)]
+    if not views:
+        return None
+    view = views[0]
+    return TaskView(
+        id=view.id,
+        job=view.job,
+        task=view.task,
+        state=view.state,
+        worker=view.worker,
+        exit_code=view.exit_code,
+        why=view.why,
+        attempts=history + view.attempts,
+    )
+
+
+def _open_view(job: Job, task: int, state: TaskState, waiting: str, now: float) -> TaskView:
+    flight = job.flights.get(task)
+    if flight is not None:
+        why = why_under_way(flight, now)
+    else:
+        why = "its record waits to be saved" if state in TERMINAL else waiting
+    return TaskView(
+        id=task_name(job.id, task),
+        job=job.id,
+        task=task,
+        state=state,
+        worker=flight.worker.id if flight is not None else "",
+        why=why,
+    )
+
+
+def _ended_view(job: int, outcome: Outcome, texts: tuple[str, str] | None) -> TaskView:
+    report = outcome.report
+    out, err = texts or (None, None)
+    return TaskView(
+        id=task_name(job, report.task),
+        job=job,
+        task=report.task,
+        state=outcome.state,
+        worker=outcome.worker,
+        exit_code=report.code if report.end is End.EXITED and report.attempt else None,
+        why=_how_it_ended(outcome),
+        attempts=[_attempt_view(outcome)] if report.attempt else [],
+        stdout=out,
+        stderr=err,
+    )
+
+
+def _how_it_ended(outcome: Outcome) -> str:
+    report = outcome.report
+    if not report.attempt:
+        return report.note
+    words = {
+        End.EXITED: f"exited with code {report.code}",
+        End.SIGNALLED: f"killed by signal {report.code}",
+        End.TIMED_OUT: "exceeded its time limit",
+        End.CANCELLED: "cancelled",
+    }.get(report.end, str(report.end))
+    return f"{words}: {report.note}" if report.note else words
+
+
+def _attempt_view(outcome: Outcome) -> AttemptView:
+    report = outcome.report
+    out, err = report.out, report.err
+    return AttemptView(
+        attempt=report.attempt,
+        state=outcome.state,
+        worker=outcome.worker,
+        end=report.end,
+        code=report.code,
+        note=report.note,
+        started_at=report.started_at,
+        ended_at=outcome.ended_at,
+        wall_s=report.wall_s,
+        cpu_s=report.cpu_s,
+        max_rss_bytes=report.max_rss_bytes,
+        out_bytes=out.total_bytes if out else 0,
+        err_bytes=err.total_bytes if err else 0,
+        out_cut=out is not None and out.kept_bytes < out.total_bytes,
+        err_cut=err is not None and err.kept_bytes < err.total_bytes,
+    )
+
+
+async def _texts(manager: Manager, outcome: Outcome) -> tuple[str, str]:
+    report = outcome.report
+    out = await logs.text(manager, report.attempt, "out", report.out)
+    return out, await logs.text(manager, report.attempt, "err", report.err)
+
+
+def _kept_bytes(outcome: Outcome) -> int:
+    return sum(output.kept_bytes for output in (outcome.report.out, outcome.report.err) if output is not None)
+
+
+# -- explanations -----------------------------------------------------------------------------------------
+
+
+def explain_job(manager: Manager, row: JobRow) -> Explanation:
+    job = manager.machine.jobs.get(row.id)
+    if job is None:
+        total = counts(row, None)
+        text = f"ended: {total.finished:,} finished, {total.failed:,} failed, {total.cancelled:,} cancelled"
+        return Explanation(id=str(row.id), summary=text, reasons=[])
+    now = manager.clock()
+    grouped: dict[tuple[TaskState, str], int] = {}
+    if job.ready:
+        grouped[TaskState.READY, why_waiting(manager.machine, job, now)] = len(job.ready)
+    for flight in job.flights.values():
+        text = (
+            "runs"
+            if flight.running_since is not None and flight.worker.online
+            else why_under_way(flight, now)
+        )
+        key = (flight.state, text)
+        grouped[key] = grouped.get(key, 0) + 1
+    reasons = [
+        Reason(state=state, count=count, text=text)
+        for (state, text), count in sorted(grouped.items(), key=lambda item: -item[1])
+    ]
+    summary = "; ".join(f"{r.count:,} {r.state}: {r.text}" for r in reasons[:3])
+    return Explanation(id=str(row.id), summary=summary, reasons=reasons)
+
+
+async def explain_task(manager: Manager, row: JobRow, task: int) -> Explanation | None:
+    view = await task_view(manager, row, task)
+    if view is None:
+        return None
+    summary = view.why or str(view.state)
+    return Explanation(id=view.id, summary=summary, reasons=[Reason(state=view.state, count=1, text=summary)])
+
+
+# -- the pool ---------------------------------------------------------------------------------------------
+
+
+def worker_view(worker: Worker) -> WorkerView:
+    running = sum(1 for f in worker.flights.values() if f.running_since is not None)
+    return WorkerView(
+        id=worker.id,
+        node=worker.info.node,
+        state=worker.state,
+        since=worker.since,
+        cpus=worker.capacity.millicpus / 1000,
+        mem_bytes=worker.capacity.mem_bytes,
+        running=running,
+        queued=len(worker.flights) - running,
+        completed=worker.completed,
+        version=worker.info.version,
+        note=worker.note,
+    )
+
+
+def pool(manager: Manager) -> Pool:
+    workers = sorted(manager.machine.workers.values(), key=lambda w: (not w.online, w.id))
+    online = [w for w in workers if w.online]
+    return Pool(
+        workers=[worker_view(w) for w in workers],
+        online=len(online),
+        cpus=sum(w.capacity.millicpus for w in online) / 1000,
+    )
+
+
+def status(manager: Manager, who: Identity) -> Status:
+    jobs = [job for job in manager.machine.jobs.values() if who.may_see(job.row)]
+    online = [w for w in manager.machine.workers.values() if w.online]
+    each = [counts(job.row, job) for job in jobs]
+    return Status(
+        version=__version__,
+        epoch=manager.machine.epoch,
+        started_at=manager.started_at,
+        user=who.user,
+        role=who.role,
+        jobs=len(jobs),
+        counts=Counts(
+            ready=sum(c.ready for c in each),
+            offered=sum(c.offered for c in each),
+            running=sum(c.running for c in each),
+            finished=sum(c.finished for c in each),
+            failed=sum(c.failed for c in each),
+            cancelled=sum(c.cancelled for c in each),
+        ),
+        workers=len(online),
+        cpus=sum(w.capacity.millicpus for w in online) / 1000,
+        trouble=manager.trouble,
+    )

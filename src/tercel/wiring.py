@@ -1,0 +1,304 @@
+"""The one place that chooses adapters: which store, which links, which runner.
+
+serving()         a manager, and with it, if wanted, a worker in the same process
+work()            a worker that dials out to a manager
+offline_tokens()  the tokens of a manager that is not running
+"""
+
+import asyncio
+import fcntl
+import getpass
+import ipaddress
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from tercel.core.changes import Loaded, TokenAdded, TokenRevoked
+from tercel.core.errors import UsageError
+from tercel.core.model import Role, Token
+from tercel.links.access import Access, remove_access, write_access, write_secret
+from tercel.links.contract import ManagerEnd
+from tercel.links.local import LocalDialer
+from tercel.links.places import private_dir
+from tercel.links.websocket import WebSocketDialer
+from tercel.manager.access import Tokens, digest, issue
+from tercel.manager.conversation import converse
+from tercel.manager.http import application
+from tercel.manager.options import ManagerOptions
+from tercel.manager.server import Runner
+from tercel.manager.service import Manager
+from tercel.runners.pool import SpawnerPool
+from tercel.stores.sqlite import SqliteStore
+from tercel.wire.api import IssuedToken, TokenView
+from tercel.worker.node import node_name
+from tercel.worker.options import WorkerOptions
+from tercel.worker.service import Worker
+
+try:
+    import uvloop
+except ImportError:  # no wheel for this platform: slower, otherwise the same
+    uvloop = None  # type: ignore[assignment]
+
+T = TypeVar("T")
+STORE_FILE = "tercel.db"
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """asyncio.run on the fastest loop there is."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if uvloop is not None else None) as runner:
+        return runner.run(main)
+
+
+# -- a manager --------------------------------------------------------------------------------------------
+
+
+class Serving:
+    """A manager that runs."""
+
+    def __init__(self, manager: Manager, keys: "_Keys", url: str, access: Path, resumed_tasks: int) -> None:
+        self.url = url
+        self.token = keys.admin
+        self.worker_token = keys.worker
+        self.access = access
+        self.resumed_tasks = resumed_tasks
+        """Unfinished tasks found in its directory when it started."""
+        self.worker: Worker | None = None
+        """The one in this process, if any."""
+        self._work: asyncio.Task[None] | None = None
+        self._manager = manager
+
+    def has_worker(self, worker: Worker, work: "asyncio.Task[None]") -> None:
+        self.worker, self._work = worker, work
+
+    async def wait_idle(self) -> None:
+        """Until no job is unfinished."""
+        while jobs := list(self._manager.machine.jobs):
+            subscription = self._manager.hub.subscribe(jobs)
+            try:
+                if list(self._manager.machine.jobs) == jobs:
+                    await subscription.next()
+            finally:
+                self._manager.hub.unsubscribe(subscription)
+        await self._manager.settled()
+
+    async def drain(self) -> None:
+        """Let what runs in this process end and be reported; the rest stays for the next start."""
+        if self.worker is not None and self._work is not None:
+            self.worker.drain()
+            await asyncio.wait([self._work])
+
+
+@asynccontextmanager
+async def serving(
+    options: ManagerOptions, local_worker: WorkerOptions | None = None
+) -> AsyncIterator[Serving]:
+    """Everything is released, in reverse order, however the block is left; nothing accepted is lost by it."""
+    private_dir(options.data)
+    with _locked(options.data), _opened(options.data) as (store, loaded):
+        keys = _keys(options.data)
+        tokens = Tokens(loaded.tokens)
+        _check_exposure(options, tokens)
+        for token in keys.tokens():
+            tokens.add_own(token)
+        manager = Manager(options, store, loaded)
+        resumed = sum(job.task_count - job.ended_count for job in manager.machine.jobs.values())
+        async with _listening(options, manager, tokens) as url, _running(manager.run()):
+            access = Access(
+                url=url, token=keys.admin, worker_token=keys.worker, pid=os.getpid(), data=str(options.data)
+            )
+            path = write_access(access)
+            serving = Serving(manager, keys, url, path, resumed)
+            try:
+                if local_worker is None:
+                    yield serving
+                else:
+                    async with _worker_here(manager, local_worker) as (worker, work):
+                        serving.has_worker(worker, work)
+                        yield serving
+            finally:
+                remove_access(access, path)
+        manager.close()
+
+
+@contextmanager
+def _locked(data: Path) -> Iterator[None]:
+    """One manager per directory; the lock goes with the process, however it ends."""
+    with (data / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f"another manager uses {data}; choose another directory with --data") from None
+        yield
+
+
+@contextmanager
+def _opened(data: Path) -> Iterator[tuple[SqliteStore, Loaded]]:
+    store = SqliteStore(data / STORE_FILE)
+    try:
+        yield store, store.load()
+    finally:
+        store.close()
+
+
+class _Keys(msgspec.Struct, frozen=True):
+    """The tokens of the manager's own user. They last, so that workers of this machine can come back."""
+
+    admin: str
+    worker: str
+    made_at: float
+
+    def tokens(self) -> list[Token]:
+        user = getpass.getuser()
+        return [
+            Token(
+                id=text.partition(".")[0],
+                role=role,
+                user=user,
+                digest=digest(text.partition(".")[2]),
+                created_at=self.made_at,
+                note="of this machine: in the access file",
+            )
+            for role, text in ((Role.ADMIN, self.admin), (Role.WORKER, self.worker))
+        ]
+
+
+def _keys(data: Path) -> _Keys:
+    path = data / "keys.json"
+    with suppress(FileNotFoundError, msgspec.MsgspecError):
+        return msgspec.json.decode(path.read_bytes(), type=_Keys)
+    texts = [f"{secrets.token_hex(4)}.{secrets.token_urlsafe(32)}" for _ in range(2)]
+    keys = _Keys(admin=texts[0], worker=texts[1], made_at=time.time())
+    write_secret(path, msgspec.json.encode(keys))
+    return keys
+
+
+def _check_exposure(options: ManagerOptions, tokens: Tokens) -> None:
+    if not _is_loopback(options.host) and len(tokens) == 0:
+        raise UsageError(
+            f"listening on {options.host} is refused while no token exists, for others could not use it and should "
+            f"not guess: make one with `tercel token create --role worker --data {options.data}`",
+            "host",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@asynccontextmanager
+async def _listening(options: ManagerOptions, manager: Manager, tokens: Tokens) -> AsyncIterator[str]:
+    runner = Runner(application(manager, tokens))
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, options.host, options.port, backlog=4096)
+        try:
+            await site.start()
+        except OSError as error:
+            raise UsageError(
+                f"cannot listen on {options.host} port {options.port}: {error.strerror or error}", "port"
+            ) from None
+        host, port = runner.addresses[0][:2]
+        yield f"http://{_shown(host)}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+def _shown(host: str) -> str:
+    """The address others use: a manager on all interfaces is reached by the machine's name."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104  # compared, not listened on
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host
+
+
+@asynccontextmanager
+async def _running(coroutine: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Run beside the block. If it ends by a fault the block is cancelled and the fault raised: no silent stall."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(coroutine)
+        try:
+            yield task
+        finally:
+            task.cancel()
+
+
+# -- a worker ---------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _worker_here(
+    manager: Manager, options: WorkerOptions
+) -> AsyncIterator[tuple[Worker, "asyncio.Task[None]"]]:
+    conversations: set[asyncio.Task[None]] = set()
+
+    def accept(end: ManagerEnd) -> None:
+        task = asyncio.get_running_loop().create_task(converse(manager, end))
+        conversations.add(task)
+        task.add_done_callback(conversations.discard)
+
+    worker = Worker(options, LocalDialer(accept), _runner(options), rng=random.Random())  # noqa: S311
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(worker.run())
+        try:
+            yield worker, task
+        finally:
+            worker.stop()
+
+
+async def work(
+    url: str, token: str, options: WorkerOptions, *, on_worker: Callable[[Worker], None] = lambda _: None
+) -> None:
+    """Until drained, stopped or refused."""
+    private_dir(options.dir)
+    worker = Worker(options, WebSocketDialer(url, token), _runner(options), rng=random.Random())  # noqa: S311
+    on_worker(worker)
+    await worker.run()
+
+
+def _runner(options: WorkerOptions) -> SpawnerPool:
+    return SpawnerPool(options.dir, node_name())
+
+
+# -- tokens of a manager that is not running --------------------------------------------------------------
+
+
+class OfflineTokens:
+    def __init__(self, store: SqliteStore, tokens: Tokens) -> None:
+        self._store = store
+        self._tokens = tokens
+
+    def create(self, role: Role, user: str, note: str = "") -> IssuedToken:
+        token, text = issue(role, user, note, time.time())
+        self._store.write([TokenAdded(token)])
+        self._store.commit()
+        return IssuedToken(id=token.id, role=role, user=user, secret=text)
+
+    def list(self) -> list[TokenView]:
+        return [
+            TokenView(id=t.id, role=t.role, user=t.user, created_at=t.created_at, note=t.note)
+            for t in self._tokens.all()
+        ]
+
+    def revoke(self, id: str) -> bool:
+        token = self._tokens.remove(id)
+        self._store.write([TokenRevoked(token.id)])
+        self._store.commit()
+        return True
+
+
+@contextmanager
+def offline_tokens(data: Path) -> Iterator[OfflineTokens]:
+    private_dir(data)
+    with _locked(data), _opened(data) as (store, loaded):
+        yield OfflineTokens(store, Tokens(loaded.tokens))
