@@ -1,0 +1,53 @@
+"""The progress bar on a terminal. Loaded only where one is shown: rich is the slowest import of all."""
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from tercel.cli.words import ended, total
+from tercel.wire.api import Counts
+
+
+class Bar:
+    """Drawn when told to, never by itself: the owner decides when the terminal is free."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[others]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            auto_refresh=False,
+            transient=True,  # hiding it leaves no trace
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._progress.add_task("", total=None, others="")
+        self._shown = False
+
+    def draw(self, counts: Counts) -> None:
+        others = [f"{counts.running:,} running"]
+        if counts.failed:
+            others.append(f"[red]{counts.failed:,} failed[/red]")
+        if counts.cancelled:
+            others.append(f"[yellow]{counts.cancelled:,} cancelled[/yellow]")
+        self._progress.update(
+            self._task, completed=ended(counts), total=total(counts), others=", ".join(others)
+        )
+        if not self._shown:
+            self._progress.start()
+            self._shown = True
+        self._progress.refresh()
+
+    def hide(self) -> None:
+        if self._shown:
+            self._progress.stop()
+            self._shown = False

@@ -1,0 +1,12 @@
+"""Exit codes of every command."""
+
+OK = 0
+TASK_FAILED = 1
+"""A task failed, or was cancelled: not everything was done."""
+USAGE = 2
+UNREACHABLE = 3
+"""No manager can serve the request now: nobody answers, or its disk is full."""
+BUG = 70
+INTERRUPTED = 130
+NO_READER = 141
+TERMINATED = 143

@@ -1,0 +1,29 @@
+"""tercel cancel"""
+
+import click
+
+from tercel.cli.lazy import Command
+from tercel.cli.screen import Screen
+from tercel.cli.selecting import split
+from tercel.cli.talking import talk
+from tercel.cli.words import count
+from tercel.sdk.client import AsyncClient
+
+
+@click.command(cls=Command)
+@click.argument("select", metavar="SELECT...", nargs=-1, required=True)
+@click.option("--reason", default="", metavar="TEXT", help="Kept with the tasks, for whoever looks at them.")
+@click.pass_obj
+def command(screen: Screen, select: tuple[str, ...], reason: str) -> None:
+    """End jobs or tasks. Those that have ended already stay as they are.
+
+    SELECT is 37, 37.99, 37.0-9, 1-5, last or all.
+    """
+    chosen = split(select)
+
+    async def ask(client: AsyncClient) -> None:
+        done = await client.cancel(chosen, reason=reason)
+        screen.emit({"cancelled": done.count})
+        screen.tell(f"{count(done.count, 'task')} cancelled")
+
+    talk(screen, ask)

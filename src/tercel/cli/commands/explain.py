@@ -1,0 +1,34 @@
+"""tercel explain"""
+
+import click
+
+from tercel.cli.lazy import Command
+from tercel.cli.screen import Screen
+from tercel.cli.selecting import one_task, resolve_one
+from tercel.cli.talking import talk
+from tercel.cli.words import plain
+from tercel.core.errors import UsageError
+from tercel.sdk.client import AsyncClient
+
+
+@click.command(cls=Command)
+@click.argument("select", metavar="SELECT")
+@click.pass_obj
+def command(screen: Screen, select: str) -> None:
+    """Say why a task (37.5), or the tasks of a job (37, last), are where they are."""
+
+    async def ask(client: AsyncClient) -> None:
+        choice = await resolve_one(client, select)
+        if choice.tasks is not None and one_task(choice) is None:
+            raise UsageError(f"{select!r} are several tasks: choose one, or the job", "select")
+        explanation = await client.explain(str(choice))
+        screen.emit(explanation)
+        screen.tell(f"{explanation.id}: {plain(explanation.summary)}")
+        if len(explanation.reasons) > 1:
+            width = max(len(f"{reason.count:,}") for reason in explanation.reasons)
+            screen.tell(
+                f"  {reason.count:>{width},} {screen.state(reason.state)}: {plain(reason.text)}"
+                for reason in explanation.reasons
+            )
+
+    talk(screen, ask)

@@ -1,0 +1,113 @@
+"""tercel logs"""
+
+import asyncio
+from contextlib import aclosing
+
+import click
+
+from tercel.cli.lazy import Command
+from tercel.cli.outputs import labelled
+from tercel.cli.screen import Screen, write_stdout
+from tercel.cli.selecting import Chosen, existing, one_task, resolve
+from tercel.cli.talking import talk
+from tercel.cli.words import ranges, size
+from tercel.core.errors import UsageError
+from tercel.core.intervals import IntervalSet
+from tercel.sdk.client import AsyncClient
+from tercel.wire.api import TaskView
+
+PAGE = 500
+
+
+@click.command(cls=Command)
+@click.argument("select", metavar="SELECT...", nargs=-1, required=True)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the task has ended.")
+@click.option("-e", "--stderr", is_flag=True, help="What it wrote to stderr instead of stdout.")
+@click.option("--label", is_flag=True, help="Begin each line with the task's id.")
+@click.pass_obj
+def command(screen: Screen, select: tuple[str, ...], follow: bool, stderr: bool, label: bool) -> None:
+    """Print what tasks wrote: of one task (37.99), some (37.0-9) or all of a job (37, last).
+
+    Works from anywhere, also when the worker is gone. One task's output is printed byte by byte as it was written.
+    """
+
+    async def ask(client: AsyncClient) -> None:
+        chosen = await resolve(client, select, ended=True)
+        if follow and (len(chosen) != 1 or one_task(await _only_task(client, chosen[0])) is None):
+            raise UsageError("--follow works on one task: choose it, as in 37.99", "select")
+        for choice in chosen:
+            if follow or (one_task(choice) is not None and not label):
+                await _one(client, screen, await _only_task(client, choice), stderr, follow)
+            else:
+                await _many(client, screen, choice, stderr, label)
+
+    talk(screen, ask)
+
+
+async def _only_task(client: AsyncClient, choice: Chosen) -> Chosen:
+    """A job of one task means that task."""
+    if choice.tasks is not None:
+        return choice
+    job = await client.job(choice.job)
+    if job.tasks > 1:
+        return choice
+    page = await client.tasks(choice.job, limit=1)
+    return (
+        choice
+        if not page.tasks
+        else choice._replace(tasks=IntervalSet([(page.tasks[0].task, page.tasks[0].task)]))
+    )
+
+
+async def _one(client: AsyncClient, screen: Screen, choice: Chosen, stderr: bool, follow: bool) -> None:
+    task = one_task(choice)
+    assert task is not None
+    stream = "err" if stderr else "out"
+    seen = False
+    async with aclosing(client.logs(choice.job, task, stream=stream, follow=follow)) as chunks:
+        async for chunk in chunks:
+            seen = True
+            if screen.json:
+                text = chunk.decode(errors="replace")
+                screen.emit({"id": str(choice), "stream": f"std{stream}", "text": text})
+            else:
+                await asyncio.to_thread(write_stdout, chunk)
+    view = await client.task(choice.job, task)
+    _say_about(screen, view, stderr, seen)
+
+
+async def _many(client: AsyncClient, screen: Screen, choice: Chosen, stderr: bool, label: bool) -> None:
+    tasks = ""
+    if choice.tasks is not None:
+        tasks = ranges(existing(await client.job(choice.job), choice.tasks))
+    after: int | None = None
+    while True:
+        page = await client.tasks(choice.job, tasks=tasks, after=after, limit=PAGE, outputs=True)
+        for task in page.tasks:
+            text = (task.stderr if stderr else task.stdout) or ""
+            if text:
+                screen.emit({"id": task.id, "stream": "stderr" if stderr else "stdout", "text": text})
+                if not screen.json:
+                    data = (labelled(task.id, text) if label else text).encode(errors="replace")
+                    await asyncio.to_thread(write_stdout, data)
+        if not page.more or not page.tasks:
+            return
+        after = page.tasks[-1].task
+
+
+def _say_about(screen: Screen, view: TaskView, stderr: bool, seen: bool) -> None:
+    """What the output alone does not tell."""
+    if not view.attempts:
+        if not seen:
+            screen.note(
+                f"{view.id} is {view.state} and has written nothing" + (f": {view.why}" if view.why else "")
+            )
+        return
+    last = view.attempts[-1]
+    total_bytes, cut = (last.err_bytes, last.err_cut) if stderr else (last.out_bytes, last.out_cut)
+    other_bytes = last.out_bytes if stderr else last.err_bytes
+    if cut:
+        screen.note(f"{view.id} wrote {size(total_bytes)}; only the end was kept (see --output-limit)")
+    elif not seen and other_bytes:
+        other = "without --stderr" if stderr else "with --stderr"
+        screen.note(f"nothing here; {size(other_bytes)} on the other stream ({other})")

@@ -1,0 +1,59 @@
+"""tercel run"""
+
+import asyncio
+from pathlib import Path
+from typing import Unpack
+
+import click
+
+from tercel.cli.codes import OK
+from tercel.cli.jobflags import JobFlags, job_options, read_order, say_skipped, show_order
+from tercel.cli.lazy import Command
+from tercel.cli.running import named_server, run_order
+from tercel.cli.screen import Screen
+from tercel.cli.services import run_service
+from tercel.core.errors import Unreachable, UsageError
+from tercel.links.access import find_server
+
+
+@click.command(cls=Command, context_settings={"allow_interspersed_args": False})
+@job_options
+@click.option("--label", is_flag=True, help="Begin each line of output with the task's id.")
+@click.option("--dry-run", is_flag=True, help="Say what would be run, and do nothing.")
+@click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def command(
+    screen: Screen, words: tuple[str, ...], label: bool, dry_run: bool, **flags: Unpack[JobFlags]
+) -> int:
+    """Run commands, show their output as they end, and wait: exit code 1 if one failed.
+
+    Uses the manager that runs here (or TERCEL_SERVER); where there is none, one runs inside this command, as durable
+    as any: what an interrupted run left is finished by the next. Ctrl-C cancels the job, twice leaves at once.
+
+    \b
+    tercel run --each-line commands.txt
+    tercel run --array 0-99 -- ./fit.sh
+    tercel run 'gzip -c big.csv > big.csv.gz'
+    """
+    order = read_order(words, flags)
+    say_skipped(screen, order, flags["each_line"])
+    if dry_run:
+        show_order(screen, order)
+        return OK
+    if not _will_be_embedded(screen):
+        return asyncio.run(run_order(screen, order, label=label))
+    cwd = order.submission.cwd
+    if cwd and not Path(cwd).is_dir():
+        raise UsageError(f"there is no directory {cwd}", "cwd")
+    return run_service(run_order(screen, order, label=label))
+
+
+def _will_be_embedded(screen: Screen) -> bool:
+    """A guess, made without asking anybody."""
+    if named_server(screen):
+        return False
+    try:
+        find_server(None, None)
+    except Unreachable:
+        return True
+    return False

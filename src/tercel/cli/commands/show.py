@@ -1,0 +1,152 @@
+"""tercel show"""
+
+import time
+
+import click
+
+from tercel.cli.lazy import Command
+from tercel.cli.screen import Screen
+from tercel.cli.selecting import PAGE, Chosen, existing, one_task, resolve
+from tercel.cli.talking import talk
+from tercel.cli.words import Cell, cpus, duration, ended, pairs, ranges, short, size, states, table
+from tercel.core.errors import NotFound
+from tercel.core.intervals import IntervalSet
+from tercel.core.states import TaskState
+from tercel.sdk.client import AsyncClient
+from tercel.wire.api import AttemptView, JobView, TaskView
+
+MOST_FAILED = 10
+ATTEMPTS = (
+    "ATTEMPT",
+    "STATE",
+    "END",
+    "WORKER",
+    "STARTED",
+    "WALL",
+    "CPU",
+    "MEMORY",
+    "STDOUT",
+    "STDERR",
+    "NOTE",
+)
+TASKS = ("TASK", "STATE", "EXIT", "ATTEMPTS", "WORKER", "WHY")
+
+
+@click.command(cls=Command)
+@click.argument("select", metavar="SELECT...", nargs=-1, required=True)
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many tasks."
+)
+@click.pass_obj
+def command(screen: Screen, select: tuple[str, ...], limit: int) -> None:
+    """Show all about a job (37), some of its tasks (37.0-9), or a task and every attempt at it (37.4)."""
+
+    async def ask(client: AsyncClient) -> None:
+        chosen = await resolve(client, select, ended=True)
+        if not chosen:
+            raise NotFound("there is no job yet", "select")
+        for at, choice in enumerate(chosen):
+            if at:
+                screen.tell("")
+            await _show(client, screen, choice, limit)
+
+    talk(screen, ask)
+
+
+async def _show(client: AsyncClient, screen: Screen, choice: Chosen, limit: int) -> None:
+    task = one_task(choice)
+    if choice.tasks is None:
+        await _show_job(client, screen, choice.job)
+    elif task is not None:
+        view = await client.task(choice.job, task)
+        screen.emit(view)
+        screen.tell(_task_lines(screen, view))
+    else:
+        await _show_tasks(client, screen, choice.job, choice.tasks, limit)
+
+
+async def _show_job(client: AsyncClient, screen: Screen, job: int) -> None:
+    view = await client.job(job)
+    failed: list[TaskView] = []
+    if view.counts.failed:
+        failed = (await client.tasks(job, state=TaskState.FAILED, limit=MOST_FAILED)).tasks
+    screen.emit(view, failed_tasks=failed)
+    screen.tell(pairs(_job_facts(view)))
+    if failed:
+        more = view.counts.failed - len(failed)
+        screen.tell(["", *table(TASKS, map(_task_row, failed))])
+        if more > 0:
+            screen.note(f"and {more:,} more failed")
+
+
+async def _show_tasks(client: AsyncClient, screen: Screen, job: int, tasks: IntervalSet, limit: int) -> None:
+    wanted = existing(await client.job(job), tasks)
+    found: list[TaskView] = []
+    after: int | None = None
+    more = True
+    while more and len(found) < limit:
+        page = await client.tasks(job, tasks=ranges(wanted), after=after, limit=min(PAGE, limit - len(found)))
+        found += page.tasks
+        more = page.more and bool(page.tasks)
+        after = found[-1].task if found else None
+    screen.emit({"tasks": found, "more": more})
+    screen.tell(table(TASKS, map(_task_row, found)))
+    if more:
+        screen.note(f"there are more: --limit {limit * 10}")
+
+
+def _job_facts(view: JobView) -> list[tuple[str, str]]:
+    lasted_s = (view.ended_at or time.time()) - view.submitted_at
+    when = "ended after" if view.ended_at is not None else "under way for"
+    return [
+        ("job", f"{view.id}" + (f" ({view.name})" if view.name else "")),
+        ("owner", view.owner),
+        ("command", short(view.command, 400)),
+        ("directory", view.cwd or "an empty one of its own"),
+        ("tasks", f"{view.tasks:,}" + (f" ({view.array})" if view.array else "")),
+        ("states", states(view.counts)),
+        ("submitted", f"{_clock(view.submitted_at)}, {when} {duration(lasted_s)}"),
+        ("needs", f"{cpus(view.cpus)} cpus" + (f", {size(view.mem_bytes)}" if view.mem_bytes else "")),
+        ("time limit", duration(view.time_limit_s) if view.time_limit_s else ""),
+        ("retries", str(view.retries or "")),
+        ("priority", str(view.priority)),
+        ("next", "`tercel explain` says why tasks wait" if ended(view.counts) < view.tasks else ""),
+    ]
+
+
+def _task_lines(screen: Screen, view: TaskView) -> list[str]:
+    facts = [
+        ("task", view.id),
+        ("state", screen.state(view.state)),
+        ("why", view.why),
+        ("worker", view.worker),
+    ]
+    lines = [f"{name.ljust(8)}{value}" for name, value in facts[:2]] + pairs(facts[2:])
+    if view.attempts:
+        lines += ["", *table(ATTEMPTS, map(_attempt_row, view.attempts))]
+    return lines
+
+
+def _task_row(view: TaskView) -> list[Cell]:
+    code = "" if view.exit_code is None else str(view.exit_code)
+    return [view.id, view.state, code, len(view.attempts), view.worker, short(view.why, 80)]
+
+
+def _attempt_row(attempt: AttemptView) -> list[Cell]:
+    return [
+        str(attempt.attempt),
+        attempt.state,
+        f"{attempt.end} {attempt.code}",
+        attempt.worker,
+        _clock(attempt.started_at),
+        duration(attempt.wall_s),
+        duration(attempt.cpu_s),
+        size(attempt.max_rss_bytes),
+        size(attempt.out_bytes) + (" (tail kept)" if attempt.out_cut else ""),
+        size(attempt.err_bytes) + (" (tail kept)" if attempt.err_cut else ""),
+        short(attempt.note, 60),
+    ]
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -1,0 +1,62 @@
+"""tercel submit"""
+
+from typing import Unpack
+
+import click
+
+from tercel.cli.codes import OK
+from tercel.cli.jobflags import JobFlags, Order, job_options, read_order, say_skipped, show_order
+from tercel.cli.lazy import Command
+from tercel.cli.screen import Screen
+from tercel.cli.selecting import Chosen
+from tercel.cli.talking import talk
+from tercel.cli.waiting import exit_code, say_failures, wait_for
+from tercel.cli.words import count, states
+from tercel.sdk.client import AsyncClient
+
+
+@click.command(cls=Command, context_settings={"allow_interspersed_args": False})
+@job_options
+@click.option("--wait", is_flag=True, help="Return when all tasks have ended: exit code 1 if one failed.")
+@click.option("--dry-run", is_flag=True, help="Say what would be submitted, and do nothing.")
+@click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def command(
+    screen: Screen, words: tuple[str, ...], wait: bool, dry_run: bool, **flags: Unpack[JobFlags]
+) -> int:
+    """Hand in a job and print its id.
+
+    Several words are a program and its arguments. One quoted word with blanks or shell syntax is a line for the
+    shell. Tasks find their number in TERCEL_TASK_ID.
+
+    \b
+    tercel submit -J fit -c 1 --mem 500M -t 1h --array 0-9999 -- ./fit.sh
+    tercel submit 'sort big.txt | uniq -c > counts.txt'
+    tercel submit --each-line commands.txt --wait
+    """
+    order = read_order(words, flags)
+    say_skipped(screen, order, flags["each_line"])
+    if dry_run:
+        show_order(screen, order)
+        return OK
+
+    async def ask(client: AsyncClient) -> int:
+        return await _submit(client, screen, order, wait)
+
+    return talk(screen, ask)
+
+
+async def _submit(client: AsyncClient, screen: Screen, order: Order, wait: bool) -> int:
+    submitted = await client.submit(order.submission)
+    screen.emit({"id": submitted.id, "tasks": submitted.tasks, "name": submitted.name})
+    screen.tell(str(submitted.id))
+    if submitted.tasks > 1:
+        screen.note(f"job {submitted.id}: {count(submitted.tasks, 'task')}")
+    if not wait:
+        return OK
+    [(_, counts)] = await wait_for(client, screen, [Chosen(submitted.id)])
+    screen.emit({"id": submitted.id, "counts": counts})
+    screen.note(f"job {submitted.id}: {states(counts)}")
+    if counts.failed:
+        await say_failures(client, screen, submitted.id, counts.failed)
+    return exit_code([counts])

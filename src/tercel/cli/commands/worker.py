@@ -1,0 +1,25 @@
+"""tercel worker: a group whose default is to start one"""
+
+import click
+
+from tercel.cli.lazy import Entry, LazyGroup
+
+_HERE = "tercel.cli.commands"
+
+
+@click.group(
+    cls=LazyGroup,
+    entries=(
+        Entry("start", f"{_HERE}.worker_start", "Join a manager and run its tasks (the default)."),
+        Entry("list", f"{_HERE}.pool", "The workers and what they do."),
+        Entry("drain", f"{_HERE}.worker_drain", "Let workers finish what they run, and leave."),
+    ),
+    default="start",
+    takes_anything=True,
+)
+def command() -> None:
+    """Join a manager as a worker: it dials out, nothing has to be opened.
+
+    \b
+    tercel worker http://host:7717 --token-file worker.token
+    """

@@ -1,0 +1,97 @@
+"""tercel worker start"""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from tercel.cli.lazy import Command, late
+from tercel.cli.screen import Screen
+from tercel.cli.services import run_service, worker_dir
+from tercel.core.commands import parse_size, parse_time
+from tercel.core.errors import UsageError
+from tercel.links.access import find_server, read_token
+from tercel.worker.options import WorkerOptions
+
+
+@click.command(cls=Command)
+@click.argument("url", required=False)
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Holds the token; mode 0600."
+)
+@click.option("--token", metavar="TOKEN", help="The token itself. --token-file is safer.")
+@click.option(
+    "--cpus", type=float, metavar="N", help="Cores given to tasks.  [default: all but one, or both of two]"
+)
+@click.option("--mem", metavar="SIZE", help="Memory given to tasks.  [default: all of it]")
+@click.option("--site", default="", metavar="NAME", help="Machines that reach one another share a site.")
+@click.option("--dir", "directory", type=click.Path(path_type=Path), metavar="DIR", help="Its own directory.")
+@click.option(
+    "--leave-after", metavar="TIME", help="Leave when the manager was away so long.  [default: never]"
+)
+@click.option(
+    "--reconnect-most",
+    default="30s",
+    metavar="TIME",
+    show_default=True,
+    help="The longest pause between two tries to reach the manager.",
+)
+@click.pass_obj
+def command(
+    screen: Screen,
+    url: str | None,
+    token_file: Path | None,
+    token: str | None,
+    cpus: float | None,
+    mem: str | None,
+    site: str,
+    directory: Path | None,
+    leave_after: str | None,
+    reconnect_most: str,
+) -> int:
+    """Join the manager at URL (or the one on this machine) and run its tasks until told to leave.
+
+    The first Ctrl-C or SIGTERM lets running tasks end, the second leaves at once. The token comes from --token-file,
+    TERCEL_TOKEN_FILE, TERCEL_TOKEN or, on the manager's own machine, from its access file.
+    """
+    if token is not None:
+        _hide_token(token)
+    if cpus is not None and not 0 < cpus <= 1_000_000:
+        raise UsageError(f"--cpus {cpus:g}: a worker needs more than none", "cpus")
+    given = read_token(token_file) if token_file is not None else None
+    address, secret = find_server(url or screen.server, given, worker=True)
+    options = WorkerOptions(
+        dir=(directory or worker_dir(address)).absolute(),
+        cpus=cpus,
+        mem_bytes=None if mem is None else parse_size(mem, "mem"),
+        site=site,
+        reconnect_most_s=parse_time(reconnect_most, "reconnect-most"),
+        leave_when_unreachable_s=0.0 if leave_after is None else parse_time(leave_after, "leave-after"),
+    )
+    join = late("tercel.cli.hosting", "join")
+    code = run_service(join(screen, address, secret, options))
+    assert isinstance(code, int)
+    return code
+
+
+def _hide_token(token: str) -> None:
+    """Everyone on the machine can read a process's arguments: start again with the token in the environment."""
+    arguments = without_token(sys.orig_argv)
+    environment = os.environ | {"TERCEL_TOKEN": token}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, arguments, environment)  # noqa: S606 - no shell wanted
+
+
+def without_token(arguments: list[str]) -> list[str]:
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument == "--token":
+            skip = True
+        elif not argument.startswith("--token="):
+            kept.append(argument)
+    return kept

@@ -1,0 +1,76 @@
+"""What `up` and `manager` have in common: where a manager listens and keeps its data."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from tercel.cli.lazy import late
+from tercel.cli.screen import Screen
+from tercel.cli.services import run_service
+from tercel.core.commands import parse_time
+from tercel.core.errors import UsageError
+from tercel.links.access import DEFAULT_PORT
+from tercel.links.places import data_dir, private_dir
+from tercel.manager.options import ManagerOptions
+from tercel.worker.options import WorkerOptions
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_OPTIONS = (
+    click.option(
+        "--host", default="127.0.0.1", metavar="ADDRESS", show_default=True, help="Where to listen."
+    ),
+    click.option(
+        "-p",
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=DEFAULT_PORT,
+        show_default=True,
+        help="0 takes any free one.",
+    ),
+    click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Its directory.  [default: tercel in XDG_DATA_HOME]",
+    ),
+    click.option(
+        "--grace",
+        default="60s",
+        metavar="TIME",
+        show_default=True,
+        help="How long a worker may be away before others get its tasks.",
+    ),
+    click.option(
+        "--heartbeat",
+        default="10s",
+        metavar="TIME",
+        show_default=True,
+        help="How often workers are heard at least; a link that misses three beats is given up.",
+    ),
+)
+
+
+def listen_options(function: F) -> F:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def manager_options(host: str, port: int, data: Path | None, grace: str, heartbeat: str) -> ManagerOptions:
+    directory = data_dir() if data is None else private_dir(data.absolute())
+    heartbeat_s = parse_time(heartbeat, "heartbeat")
+    if heartbeat_s <= 0:
+        raise UsageError("--heartbeat must be longer than nothing", "heartbeat")
+    return ManagerOptions(
+        data=directory, host=host, port=port, grace_s=parse_time(grace, "grace"), heartbeat_s=heartbeat_s
+    )
+
+
+def run_manager(screen: Screen, options: ManagerOptions, worker: WorkerOptions | None) -> int:
+    host = late("tercel.cli.hosting", "host")
+    code = run_service(host(screen, options, worker))
+    assert isinstance(code, int)
+    return code

@@ -1,0 +1,156 @@
+"""What the tasks of a running job wrote, shown as they end.
+
+Events say which tasks ended and spoke; those are fetched in batches, as many as have gathered meanwhile, so that
+thousands of tasks a second cost few requests, and tasks that were silent cost none. Writing is done in a thread: a
+reader that is slow (`| less`) must not hold up a manager that runs in this process.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from tercel.cli.progress import Progress
+from tercel.cli.screen import Screen, write_stderr, write_stdout
+from tercel.cli.words import ranges
+from tercel.core.errors import PassingFault, TercelError
+from tercel.core.intervals import IntervalSet
+from tercel.sdk.client import AsyncClient
+from tercel.wire.api import Event, TaskList, TaskView
+
+BATCH_TASKS = 1000
+BATCH_RANGES = 250
+"""Ranges go into the request's address, which servers limit to some 8 KiB."""
+RETRY_AFTER_S = 0.5
+
+
+class Outputs:
+    """Hears a job's events; `pump` runs beside and writes."""
+
+    def __init__(
+        self, client: AsyncClient, screen: Screen, progress: Progress, job: int, *, label: bool
+    ) -> None:
+        self._client = client
+        self._screen = screen
+        self._progress = progress
+        self._job = job
+        self._label = label
+        self._waiting = IntervalSet()
+        self._shown = IntervalSet()
+        self._news = asyncio.Event()
+        self._closed = False
+
+    def heard(self, event: Event) -> None:
+        # After a reconnection the first event repeats all that ended before.
+        fresh = IntervalSet(event.spoke)
+        fresh.difference_update(self._shown)
+        self._waiting.update(fresh)
+        self._news.set()
+
+    def close(self) -> None:
+        """No more events follow: `pump` ends when all is written."""
+        self._closed = True
+        self._news.set()
+
+    async def pump(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting:
+                await self._show_some()
+            if self._closed:
+                return
+
+    async def _show_some(self) -> None:
+        batch = _batch(self._waiting)
+        try:
+            page = await self._client.tasks(self._job, tasks=ranges(batch), limit=BATCH_TASKS, outputs=True)
+        except PassingFault:
+            await asyncio.sleep(RETRY_AFTER_S)  # the manager restarts: what it keeps is not lost
+            return
+        if page.more and page.tasks:
+            batch = batch.intersection(IntervalSet([(0, page.tasks[-1].task)]))
+        self._waiting.difference_update(batch)
+        self._shown.update(batch)
+        if self._screen.json:
+            await asyncio.to_thread(self._emit, page)
+            return
+        with self._progress.aside():
+            await asyncio.to_thread(write_tasks, page.tasks, self._label)
+
+    def _emit(self, page: TaskList) -> None:
+        for task in page.tasks:
+            if task.stdout or task.stderr:
+                self._screen.emit(task, event="output")
+
+
+def write_tasks(tasks: list[TaskView], label: bool) -> None:
+    """Stdout of each to stdout, stderr to stderr; in runs, so that few writes are made."""
+    out: list[bytes] = []
+    for task in tasks:
+        if task.stdout:
+            out.append(_encoded(task, task.stdout, label))
+        if task.stderr:
+            if out:
+                write_stdout(b"".join(out))
+                out.clear()
+            write_stderr(_encoded(task, task.stderr, label))
+    if out:
+        write_stdout(b"".join(out))
+
+
+def _encoded(task: TaskView, text: str, label: bool) -> bytes:
+    return (labelled(task.id, text) if label else text).encode(errors="replace")
+
+
+def labelled(name: str, text: str) -> str:
+    """Each line after the task's name; a last line without its end gets one."""
+    return "".join(f"{name}: {line}\n" for line in text.removesuffix("\n").split("\n"))
+
+
+def _batch(waiting: IntervalSet) -> IntervalSet:
+    """The first of the waiting tasks, as many as one request may ask for."""
+    return IntervalSet(IntervalSet(waiting.ranges()[:BATCH_RANGES]).take_first(BATCH_TASKS))
+
+
+class LiveTask:
+    """The two streams of one task, written while it runs."""
+
+    def __init__(self, client: AsyncClient, job: int, task: int) -> None:
+        self._client = client
+        self._job = job
+        self._task = task
+        self._seen = {"out": 0, "err": 0}
+
+    async def follow(self) -> None:
+        """Until the task has ended. Breaks are not raised: `complete` makes up for what was missed."""
+        await asyncio.gather(self._follow("out", write_stdout), self._follow("err", write_stderr))
+
+    async def complete(self) -> None:
+        """Once the task has ended: write what `follow` did not see, and nothing twice."""
+        task = await self._client.task(self._job, self._task)
+        if not task.attempts:
+            return
+        last = task.attempts[-1]
+        for stream, total_bytes, write in (
+            ("out", last.out_bytes, write_stdout),
+            ("err", last.err_bytes, write_stderr),
+        ):
+            missed = total_bytes - self._seen[stream]
+            if len(task.attempts) > 1:
+                missed = total_bytes  # it was run anew elsewhere: what was seen may be of an earlier attempt
+            if missed > 0:
+                kept = b"".join(
+                    [chunk async for chunk in self._client.logs(self._job, self._task, stream=stream)]
+                )
+                await asyncio.to_thread(write, kept[-missed:])
+
+    async def _follow(self, stream: str, write: Callable[[bytes], None]) -> None:
+        try:
+            async with aclosing(
+                self._client.logs(self._job, self._task, stream=stream, follow=True)
+            ) as chunks:
+                async for chunk in chunks:
+                    self._seen[stream] += len(chunk)
+                    await asyncio.to_thread(write, chunk)
+        except TercelError:
+            return

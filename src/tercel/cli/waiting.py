@@ -1,0 +1,107 @@
+"""Waiting for jobs and tasks, through restarts of the manager, and telling how they ended."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+
+from tercel.cli.codes import OK, TASK_FAILED
+from tercel.cli.progress import Progress
+from tercel.cli.screen import Screen
+from tercel.cli.selecting import PAGE, Chosen, existing
+from tercel.cli.words import plain, ranges
+from tercel.core.errors import TercelError
+from tercel.core.intervals import IntervalSet
+from tercel.core.states import TaskState
+from tercel.sdk.client import AsyncClient
+from tercel.wire.api import Counts, TaskView
+
+MOST_FAILURES = 5
+_FIELDS = Counts.__struct_fields__
+
+
+def lost_manager(screen: Screen) -> Callable[[TercelError], None]:
+    """Says, once, that the manager is away and that waiting goes on."""
+    told = False
+
+    def tell(error: TercelError) -> None:
+        nonlocal told
+        if not told:
+            screen.note(f"the manager is away ({error}); waiting until it is back")
+        told = True
+
+    return tell
+
+
+async def wait_for(
+    client: AsyncClient, screen: Screen, chosen: Sequence[Chosen]
+) -> list[tuple[Chosen, Counts]]:
+    """Wait until everything chosen has ended. Returns how, for each."""
+    results: list[tuple[Chosen, Counts]] = []
+    whole = [choice for choice in chosen if choice.tasks is None]
+    parts = [choice for choice in chosen if choice.tasks is not None]
+    async with Progress(screen) as progress:
+        latest: dict[int, Counts] = {}
+        jobs = [choice.job for choice in whole]
+        async for event in client.watch(jobs, on_lost=lost_manager(screen)):
+            latest[event.job] = event.counts
+            progress.update(_sum(latest.values()))
+        results += [(choice, latest[choice.job]) for choice in whole]
+        for choice in parts:
+            results.append((choice, await _wait_for_tasks(client, screen, choice)))
+    return results
+
+
+def exit_code(counts: Iterable[Counts]) -> int:
+    return TASK_FAILED if any(c.failed or c.cancelled for c in counts) else OK
+
+
+async def say_failures(
+    client: AsyncClient, screen: Screen, job: int, failed: int, *, before: str = ""
+) -> None:
+    """The first failed tasks, each with its end and the last line of its stderr; then what can be done."""
+    page = await client.tasks(job, state=TaskState.FAILED, limit=MOST_FAILURES, outputs=True)
+    for task in page.tasks:
+        screen.warn(failure(task))
+    if page.tasks:
+        rest = failed - len(page.tasks)
+        first = page.tasks[0].id
+        screen.note(
+            (f"and {rest:,} more; " if rest > 0 else "")
+            + f"{before}`tercel logs {first} --stderr` shows more, `tercel retry {job}` runs them again"
+        )
+
+
+def failure(task: TaskView) -> str:
+    """`37.12 failed: exit code 3: No such file`."""
+    last = (task.stderr or "").strip().rpartition("\n")[2].strip()
+    parts = [f"{task.id} {task.state}", plain(task.why), plain(last)[:200]]
+    return ": ".join(part for part in parts if part)
+
+
+async def _wait_for_tasks(client: AsyncClient, screen: Screen, choice: Chosen) -> Counts:
+    assert choice.tasks is not None
+    wanted = existing(await client.job(choice.job), choice.tasks)
+    waiting = wanted.copy()
+    async with aclosing(client.watch([choice.job], tasks=True, on_lost=lost_manager(screen))) as events:
+        async for event in events:
+            waiting.difference_update(IntervalSet(event.ended))
+            if not waiting:
+                break
+    return await _count(client, choice.job, wanted)
+
+
+async def _count(client: AsyncClient, job: int, tasks: IntervalSet) -> Counts:
+    """How the tasks stand, by asking for each of them."""
+    tally = dict.fromkeys(_FIELDS, 0)
+    after: int | None = None
+    while True:
+        page = await client.tasks(job, tasks=ranges(tasks), after=after, limit=PAGE)
+        for task in page.tasks:
+            tally[task.state] += 1
+        if not page.more or not page.tasks:
+            return Counts(**tally)
+        after = page.tasks[-1].task
+
+
+def _sum(every: Iterable[Counts]) -> Counts:
+    counts = list(every)
+    return Counts(**{field: sum(getattr(c, field) for c in counts) for field in _FIELDS})

@@ -1,0 +1,334 @@
+"""AsyncClient: everything a manager does for its users, one typed method per path of `tercel.wire.api`.
+
+    async with AsyncClient() as client:
+        job = await client.submit(Submission(argv=("./fit.sh",), array="0-99"))
+        async for event in client.watch([job.id]):
+            ...
+
+The address and the token are those of the arguments, else of the environment, else of the access file; they are
+looked up again after the manager was unreachable, because a restarted one may listen elsewhere.
+Errors are those of `tercel.core.errors`; a task's failure is a value, never an exception.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Self, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from tercel.core.errors import (
+    Forbidden,
+    NotFound,
+    PassingFault,
+    PeerError,
+    StoreFull,
+    TercelError,
+    Unreachable,
+    UsageError,
+)
+from tercel.core.model import Role
+from tercel.core.states import TaskState
+from tercel.links.access import find_server
+from tercel.sdk.http import Answer, Broken, Transport
+from tercel.sdk.sse import SseParser
+from tercel.wire import api
+
+T = TypeVar("T")
+Query = dict[str, str | int | bool | None]
+
+EVENT_SILENCE_S = 45.0
+"""A manager sends something every 15 s at least; one that is silent for so long is taken for gone."""
+MOST_JOBS_PER_STREAM = 200
+"""Keeps the address of the request far below what servers accept."""
+RECONNECT_MOST_S = 5.0
+
+
+class AsyncClient:
+    """Speaks to one manager from one event loop. Calls may run at the same time."""
+
+    def __init__(self, server: str | None = None, token: str | None = None) -> None:
+        self._server = server
+        self._token = token
+        self._transport: Transport | None = None
+        self._doubtful = False
+        """Whether address and token must be looked up again before anything is sent."""
+
+    @property
+    def url(self) -> str:
+        """The manager's address."""
+        return self._connected().url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections. The client may be used again."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.aclose()
+
+    # -- jobs ---------------------------------------------------------------------------------------------
+
+    async def submit(self, submission: api.Submission) -> api.Submitted:
+        """Hand in a job; when this returns, it is durable.
+
+        A submission without a key is given one, so that repeating it after a broken connection is safe.
+        """
+        if not submission.key:
+            submission = msgspec.structs.replace(submission, key=os.urandom(16).hex())
+        return await self._ask("POST", "/jobs", api.Submitted, body=submission)
+
+    async def jobs(self, *, before: int | None = None, limit: int = 100, all: bool = False) -> api.JobList:
+        """Jobs, newest first: unfinished ones, or with `all` ended ones too."""
+        query: Query = {"before": before, "limit": limit, "all": all or None}
+        return await self._ask("GET", "/jobs", api.JobList, query)
+
+    async def job(self, job: int) -> api.JobView:
+        return await self._ask("GET", f"/jobs/{job}", api.JobView)
+
+    async def tasks(
+        self,
+        job: int,
+        *,
+        tasks: str = "",
+        state: TaskState | None = None,
+        after: int | None = None,
+        limit: int = 1000,
+        outputs: bool = False,
+    ) -> api.TaskList:
+        """Tasks of a job by number; `tasks` (0-9,12) and `state` choose among them."""
+        query: Query = {"tasks": tasks or None, "state": state, "after": after, "limit": limit}
+        return await self._ask(
+            "GET", f"/jobs/{job}/tasks", api.TaskList, query | {"outputs": outputs or None}
+        )
+
+    async def task(self, job: int, task: int) -> api.TaskView:
+        """One task with every attempt at it."""
+        return await self._ask("GET", f"/jobs/{job}/tasks/{task}", api.TaskView)
+
+    async def logs(
+        self, job: int, task: int, *, stream: str = "out", follow: bool = False
+    ) -> AsyncGenerator[bytes, None]:
+        """What a task wrote to `out` or `err`; with `follow`, until it has ended."""
+        target = _target(f"/jobs/{job}/tasks/{task}/logs", {"stream": stream, "follow": follow or None})
+        async with self._connected().stream(target, None) as (status, chunks):
+            if status != 200:
+                raise _problem(Answer(status, b"".join([chunk async for chunk in chunks])))
+            async for chunk in chunks:
+                yield chunk
+
+    async def cancel(self, select: Iterable[str], *, reason: str = "") -> api.Counted:
+        """End tasks. The count is of those that ended by this."""
+        selection = api.Selection(select=list(select), reason=reason)
+        return await self._ask("POST", "/cancel", api.Counted, body=selection)
+
+    async def retry(self, select: Iterable[str], *, reason: str = "") -> api.Counted:
+        """Run failed and cancelled tasks again. The count is of those that will."""
+        selection = api.Selection(select=list(select), reason=reason)
+        # Not repeatable: a task that failed again in between would be run a third time.
+        return await self._ask("POST", "/retry", api.Counted, body=selection, repeatable=False)
+
+    async def explain(self, task: str) -> api.Explanation:
+        """Why a task (37.5) or the tasks of a job (37) are where they are."""
+        return await self._ask("GET", "/explain", api.Explanation, {"task": task})
+
+    # -- the pool and the manager -------------------------------------------------------------------------
+
+    async def status(self) -> api.Status:
+        return await self._ask("GET", "/status", api.Status)
+
+    async def pool(self) -> api.Pool:
+        return await self._ask("GET", "/pool", api.Pool)
+
+    async def drain(self, worker: str) -> api.Counted:
+        """Let a worker finish what it runs, and leave."""
+        return await self._ask("POST", f"/workers/{quote(worker, safe='')}/drain", api.Counted)
+
+    async def health(self) -> api.Health:
+        return await self._ask("GET", "/health", api.Health)
+
+    async def openapi(self) -> dict[str, object]:
+        """The description of the manager's API."""
+        return await self._ask("GET", "/openapi.json", dict[str, object])
+
+    # -- tokens -------------------------------------------------------------------------------------------
+
+    async def tokens(self) -> api.TokenList:
+        return await self._ask("GET", "/tokens", api.TokenList)
+
+    async def create_token(self, role: Role, user: str, *, note: str = "") -> api.IssuedToken:
+        """Make a token; its secret is in the answer and nowhere else."""
+        new = api.NewToken(role=role, user=user, note=note)
+        return await self._ask("POST", "/tokens", api.IssuedToken, body=new, repeatable=False)
+
+    async def revoke_token(self, token: str) -> None:
+        """From now on the token of this id is of no use."""
+        transport = self._connected()
+        answer = await transport.fetch("DELETE", f"/v1/tokens/{quote(token, safe='')}", repeatable=True)
+        if answer.status >= 300:
+            raise _problem(answer)
+
+    # -- live ---------------------------------------------------------------------------------------------
+
+    async def events(self, jobs: Iterable[int], *, tasks: bool = False) -> AsyncGenerator[api.Event, None]:
+        """What happens to the jobs, over one connection; ends when it does. `tasks` tells which tasks ended."""
+        query = [("job", str(job)) for job in jobs] + ([("tasks", "true")] if tasks else [])
+        parser = SseParser()
+        target = f"/v1/events?{urlencode(query)}"
+        async with self._connected().stream(target, EVENT_SILENCE_S) as (status, chunks):
+            if status != 200:
+                raise _problem(Answer(status, b"".join([chunk async for chunk in chunks])))
+            async for chunk in chunks:
+                for data in _parse(parser, chunk):
+                    yield _decode(data, api.Event)
+
+    async def watch(
+        self,
+        jobs: Iterable[int],
+        *,
+        tasks: bool = False,
+        on_lost: Callable[[TercelError], None] | None = None,
+    ) -> AsyncGenerator[api.Event, None]:
+        """As `events`, until every one of the jobs is done, through restarts of the manager.
+
+        After each reconnection a job's first event again tells how things stand. `on_lost` is called when the
+        connection is lost (not when the first one cannot be made: that is raised).
+        """
+        waiting = list(dict.fromkeys(jobs))
+        while waiting:
+            group, waiting = waiting[:MOST_JOBS_PER_STREAM], waiting[MOST_JOBS_PER_STREAM:]
+            async for event in self._watch_group(set(group), tasks, on_lost):
+                yield event
+
+    async def _watch_group(
+        self, waiting: set[int], tasks: bool, on_lost: Callable[[TercelError], None] | None
+    ) -> AsyncGenerator[api.Event, None]:
+        connected = False
+        pause_s = 0.1
+        while waiting:
+            try:
+                async for event in self.events(sorted(waiting), tasks=tasks):
+                    connected, pause_s = True, 0.1
+                    if event.done:
+                        waiting.discard(event.job)
+                    yield event
+                    if not waiting:
+                        return
+                lost: TercelError = Broken("the manager closed the stream of events")
+            except (PassingFault, PeerError, Forbidden) as error:
+                # A restarted manager may have another token in its access file, so that the old one is refused.
+                if not connected or (isinstance(error, Forbidden) and not self._has_moved()):
+                    raise
+                lost = error
+            if on_lost is not None:
+                on_lost(lost)
+            await asyncio.sleep(pause_s * (0.5 + os.urandom(1)[0] / 510))  # many clients return at many times
+            pause_s = min(2 * pause_s, RECONNECT_MOST_S)
+            self._doubtful = True
+
+    # -- how ----------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        query: Query | None = None,
+        *,
+        body: msgspec.Struct | None = None,
+        repeatable: bool = True,
+    ) -> T:
+        content = b"" if body is None else msgspec.json.encode(body)
+        try:
+            answer = await self._connected().fetch(
+                method, _target(path, query or {}), content, repeatable=repeatable
+            )
+        except Unreachable:
+            self._doubtful = True
+            raise
+        if answer.status >= 300:
+            raise _problem(answer)
+        return _decode(answer.body, kind)
+
+    def _connected(self) -> Transport:
+        old = self._transport
+        if old is not None and not self._doubtful:
+            return old
+        try:
+            url, token = find_server(self._server, self._token)
+        except UsageError:
+            if old is None:
+                raise
+            return old  # a named manager, whose token stood in an access file that is gone by now
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise UsageError(f"the token for {url} is not a token: it has characters that no token has")
+        new = Transport(url, token)
+        self._doubtful = False
+        if old is not None and new.same_as(old):
+            return old
+        if old is not None:
+            old.close_idle()
+        self._transport = new
+        return new
+
+    def _has_moved(self) -> bool:
+        """Whether address or token are others by now."""
+        old = self._transport
+        self._doubtful = True
+        try:
+            return self._connected() is not old
+        except TercelError:
+            return True
+
+
+def _target(path: str, query: Query) -> str:
+    given = {name: _text(value) for name, value in query.items() if value is not None}
+    return f"/v1{path}?{urlencode(given)}" if given else f"/v1{path}"
+
+
+def _text(value: str | int | bool | None) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _decode(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise PeerError(
+            f"the manager's answer is not understood ({error}): are client and manager of the same version?"
+        ) from None
+
+
+def _parse(parser: SseParser, chunk: bytes) -> list[bytes]:
+    try:
+        return parser.feed(chunk)
+    except ValueError as error:
+        raise PeerError(f"the manager's events are not understood: {error}") from None
+
+
+def _problem(answer: Answer) -> TercelError:
+    """The error that an answer tells of, sorted by blame."""
+    try:
+        problem = msgspec.json.decode(answer.body, type=api.Problem)
+        text = problem.detail or problem.title
+        field = problem.field
+    except msgspec.MsgspecError:
+        text, field = f"the manager answered with HTTP status {answer.status} and no explanation", ""
+    match answer.status:
+        case 404:
+            return NotFound(text, field)
+        case 401 | 403:
+            return Forbidden(text, field)
+        case 507:
+            return StoreFull(text)
+        case 429 | 502 | 503 | 504:
+            return PassingFault(text)
+        case status if 400 <= status < 500:
+            return UsageError(text, field)
+        case _:
+            return PeerError(f"the manager failed to answer: {text}")

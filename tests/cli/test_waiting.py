@@ -1,0 +1,79 @@
+"""tercel wait: pushed, never polled; through restarts of the manager."""
+
+import pytest
+
+from tercel.core.states import TaskState
+from tercel.sdk import client as client_module
+from tercel.wire import api
+from tests.cli.conftest import Tercel
+from tests.cli.fake_manager import DROP, FakeManager, Request, events, job, task
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "RECONNECT_MOST_S", 0.01)
+
+
+def done(id: int = 37, **counts: int) -> api.Event:
+    return api.Event(job=id, counts=api.Counts(**counts), done=True)
+
+
+@pytest.mark.parametrize(
+    ("counts", "code"), [({"finished": 3}, 0), ({"finished": 2, "failed": 1}, 1), ({"cancelled": 3}, 1)]
+)
+def test_the_exit_code_tells_whether_everything_was_done(
+    tercel: Tercel, manager: FakeManager, counts: dict[str, int], code: int
+) -> None:
+    manager.says("GET", "/v1/events", events(done(**counts)))
+    manager.says("GET", "/v1/jobs/37/tasks", api.TaskList(tasks=[task(1, why="exit code 2")], more=False))
+    assert tercel("wait", "37").code == code
+    [waited] = tercel("wait", "37", "--json").json["jobs"]
+    assert waited["id"] == "37"
+    assert {name: count for name, count in waited["counts"].items() if count} == counts
+
+
+def test_a_restart_of_the_manager_does_not_end_a_wait(tercel: Tercel, manager: FakeManager) -> None:
+    running = api.Event(job=37, counts=api.Counts(running=1))
+    manager.says("GET", "/v1/events", events(running, whole=False), DROP, DROP, events(done(finished=1)))
+    waited = tercel("wait", "37")
+    assert (waited.code, waited.out) == (0, "37: 1 finished\n")
+    assert waited.err.count("the manager is away") == 1
+    assert len(manager.requests) == 4
+
+
+def test_several_jobs_are_waited_for_over_one_stream(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("GET", "/v1/events", events(done(38, finished=1), done(37, finished=2)))
+    assert tercel("wait", "37", "38").out == "37: 2 finished\n38: 1 finished\n"
+    assert [r.query["job"] for r in manager.requests] == [["37", "38"]]
+
+
+def test_all_means_the_jobs_under_way(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("GET", "/v1/jobs", api.JobList(jobs=[job(38)], more=False))
+    manager.says("GET", "/v1/events", events(done(38, finished=1)))
+    assert tercel("wait", "all").code == 0
+    assert "all" not in manager.requests[0].query
+
+
+def test_nothing_under_way_is_waited_for_at_once(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("GET", "/v1/jobs", api.JobList(jobs=[], more=False))
+    assert tercel("wait", "all") == (0, "", "")
+
+
+def test_tasks_are_waited_for_without_the_rest_of_their_job(tercel: Tercel, manager: FakeManager) -> None:
+    def some(*ended: tuple[int, int]) -> api.Event:
+        return api.Event(job=37, counts=api.Counts(ready=5, finished=5), ended=list(ended))
+
+    def page(request: Request) -> api.TaskList:
+        assert request.query["tasks"] == ["3-5"]
+        return api.TaskList(tasks=[task(3), task(4, state=TaskState.FAILED), task(5)], more=False)
+
+    manager.says("GET", "/v1/jobs/37", job(ended_at=None))
+    manager.says("GET", "/v1/jobs/37/tasks", page)
+    manager.says("GET", "/v1/events", events(some((0, 3)), some((5, 5)), some((4, 4)), some((9, 9))))
+    waited = tercel("wait", "37.3-5")
+    assert (waited.code, waited.out) == (1, "37.3-5: 2 finished, 1 failed\n")
+    assert manager.asked("GET", "/v1/events")[0].query == {"job": ["37"], "tasks": ["true"]}
+
+
+def test_a_job_that_does_not_exist_is_not_waited_for(tercel: Tercel, manager: FakeManager) -> None:
+    assert tercel("wait", "37").code == 2
