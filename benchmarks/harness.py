@@ -1,0 +1,139 @@
+"""What the benchmark scripts share: a manager of one's own, fake workers, and how figures are printed."""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tercel.links.access import Access, read_access
+from tercel.sdk import AsyncClient
+
+HERE = Path(__file__).parent
+
+
+class Place:
+    """A directory of its own for everything that a run leaves behind, and the environment that keeps it there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TERCEL_")}
+        for name in ("XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
+            directory = root / name.lower()
+            directory.mkdir(exist_ok=True, mode=0o700)
+            self.env[name] = str(directory)
+
+    @property
+    def access_file(self) -> Path:
+        return Path(self.env["XDG_RUNTIME_DIR"]) / "tercel" / "access.json"
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "tercel", *words]
+
+    def run(self, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command(*words), env=self.env, text=True, capture_output=True, **options)  # type: ignore[call-overload,no-any-return]
+
+
+class Managed:
+    def __init__(self, place: Place, process: subprocess.Popen[bytes], access: Access) -> None:
+        self.place = place
+        self.process = process
+        self.access = access
+
+    def client(self) -> AsyncClient:
+        return AsyncClient(self.access.url, self.access.token)
+
+    def rss_mb(self) -> float:
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024  # type: ignore[index]
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def place() -> Iterator[Place]:
+    root = Path(tempfile.mkdtemp(prefix="tercel-bench-"))
+    try:
+        yield Place(root)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def manager(at: Place, *words: str) -> Iterator[Managed]:
+    """`tercel manager` (or `tercel up …`) on a free port, until the block ends."""
+    command = at.command(*(words or ("manager",)), "--port", "0")
+    process = subprocess.Popen(command, env=at.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        yield Managed(at, process, _wait_access(at, process))
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _wait_access(at: Place, process: subprocess.Popen[bytes]) -> Access:
+    for _ in range(1000):
+        if process.poll() is not None:
+            raise SystemExit(f"the manager ended: {process.stderr.read().decode() if process.stderr else ''}")
+        access = read_access(at.access_file)
+        if access is not None and access.pid == process.pid:
+            return access
+        time.sleep(0.01)
+    raise SystemExit("the manager did not start")
+
+
+@contextmanager
+def fake_workers(managed: Managed, count: int, cpus: int, seconds: float = 0.0) -> Iterator[None]:
+    """Workers in a process of their own that take offers and report after so many seconds, starting nothing."""
+    command = [
+        sys.executable,
+        str(HERE / "fake_workers.py"),
+        managed.access.url,
+        str(count),
+        str(cpus),
+        str(seconds),
+    ]
+    env = {**managed.place.env, "TERCEL_TOKEN": managed.access.worker_token}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    if process.stdout.readline().strip() != b"joined":
+        raise SystemExit("the fake workers could not join")
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def finished(client: AsyncClient, job: int) -> None:
+    async for event in client.events([job]):
+        if event.done:
+            return
+
+
+def rates(measure: "list[float]") -> str:
+    return f"median {statistics.median(measure):,.0f}/s (of {', '.join(f'{m:,.0f}' for m in measure)})"
+
+
+def claim(text: str, figure: float, bar: float, unit: str = "", at_most: bool = False) -> None:
+    """One line per claim: what was measured, the bar, and whether it holds."""
+    good = figure <= bar if at_most else figure >= bar
+    sign = "≤" if at_most else "≥"
+    print(f"{'ok  ' if good else 'MISS'} {text}: {figure:,.3g}{unit} (bar {sign} {bar:,g}{unit})", flush=True)
+
+
+def run(main: "asyncio.coroutines.Coroutine[object, object, None]") -> None:  # type: ignore[name-defined]
+    asyncio.run(main)

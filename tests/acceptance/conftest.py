@@ -1,0 +1,3 @@
+from tests.acceptance.nat import nat_lab
+
+__all__ = ["nat_lab"]

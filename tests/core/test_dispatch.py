@@ -1,0 +1,165 @@
+"""Who is offered what: against a naive dispatcher that looks at every task, and by the rules for offers ahead."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tercel.core.changes import Leased, Loaded
+from tercel.core.dispatch import AHEAD_MOST, LONG_S, ahead_of
+from tercel.core.effects import Recalled
+from tercel.core.ledger import Job, Worker
+from tercel.core.machine import Machine, Settings
+from tercel.core.model import End, JobRow, JobSpec, Needs, Report, WorkerInfo
+
+JOB = st.tuples(
+    st.sampled_from([0, 1000, 1000]),
+    st.sampled_from([1.0, 1.0, 2.0, 0.5]),
+    st.sampled_from([0, 0, 1, 2]),
+    st.integers(1, 6),
+    st.sampled_from([0, 0, 1, 3]),
+)
+CAPACITY = st.tuples(st.integers(1, 6), st.integers(0, 4)).map(lambda pair: Needs(pair[0] * 1000, pair[1]))
+
+
+def machine() -> Machine:
+    return Machine(Settings(), Loaded(1, 1, [], [], []), 0.0)
+
+
+def row(
+    id: int, *, priority: int = 1000, cpus: float = 1.0, mem: int = 0, tasks: int = 1, limit: int = 0
+) -> JobRow:
+    spec = JobSpec(argv=("x",), priority=priority, cpus=cpus, mem_bytes=mem)
+    return JobRow(
+        id=id, owner="ada", spec=spec, ranges=((0, tasks - 1),), max_running=limit, submitted_at=0.0
+    )
+
+
+def leases(machine: Machine) -> list[tuple[str, int, int]]:
+    """(worker, job, task) of everything offered since the last look."""
+    machine.round()
+    changes, _ = machine.take()
+    return [
+        (change.lease.worker, change.lease.job, task)
+        for change in changes
+        if isinstance(change, Leased)
+        for task in range(change.lease.first, change.lease.last + 1)
+    ]
+
+
+def naive_offers(rows: list[JobRow], workers: list[tuple[str, Needs]]) -> list[tuple[str, int, int]]:
+    """Worker after worker: the most urgent, then the oldest task that still fits, one by one."""
+    left = {one.id: list(range(one.task_count)) for one in rows}
+    under_way = {one.id: 0 for one in rows}
+    offers = []
+    for name, capacity in workers:
+        millicpus, mem = capacity.millicpus, capacity.mem_bytes
+        while True:
+            fitting = [
+                one
+                for one in sorted(rows, key=lambda one: (one.spec.priority, one.id))
+                if left[one.id]
+                and (not one.max_running or under_way[one.id] < one.max_running)
+                and one.spec.needs.millicpus <= millicpus
+                and one.spec.needs.mem_bytes <= mem
+            ]
+            if not fitting:
+                break
+            chosen = fitting[0]
+            offers.append((name, chosen.id, left[chosen.id].pop(0)))
+            under_way[chosen.id] += 1
+            millicpus -= chosen.spec.needs.millicpus
+            mem -= chosen.spec.needs.mem_bytes
+    return offers
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(JOB, min_size=1, max_size=7), st.lists(CAPACITY, min_size=1, max_size=5))
+def test_real_room_is_filled_as_a_naive_dispatcher_would(jobs: list, capacities: list[Needs]) -> None:
+    rows = [
+        row(at + 1, priority=priority, cpus=cpus, mem=mem, tasks=tasks, limit=limit)
+        for at, (priority, cpus, mem, tasks, limit) in enumerate(jobs)
+    ]
+    workers = [(f"w{at}", capacity) for at, capacity in enumerate(capacities)]
+    fast = machine()
+    for one in rows:
+        fast.on_accepted(one)
+    offers = []
+    for name, capacity in workers:
+        fast.on_hello(name, "1", WorkerInfo(node=name, capacity=capacity), [], 0.0)
+        offers += leases(fast)
+    assert sorted(offers) == sorted(naive_offers(rows, workers))
+
+
+def test_a_batch_is_one_lease_however_many_tasks_it_has() -> None:
+    fast = machine()
+    fast.on_hello("w", "1", WorkerInfo(node="w", capacity=Needs(64_000, 0)), [], 0.0)
+    fast.on_accepted(row(1, tasks=1_000_000))
+    fast.round()
+    changes, _ = fast.take()
+    assert [type(change) for change in changes] == [Leased]
+    assert len(fast.jobs[1].flights) == 64
+
+
+def test_a_round_without_news_does_nothing() -> None:
+    fast = machine()
+    fast.on_hello("w", "1", WorkerInfo(node="w", capacity=Needs(1000, 0)), [], 0.0)
+    fast.on_accepted(row(1, tasks=3))
+    assert len(leases(fast)) == 1
+    fast.round()
+    assert fast.take() == ([], [])
+
+
+def job_with_mean(mean: float | None, cpus: float = 1.0) -> Job:
+    job = Job(row(1, cpus=cpus, tasks=1000))
+    job.mean_wall_s = mean
+    return job
+
+
+def worker_with(millicpus: int) -> Worker:
+    worker = Worker("w", 0.0)
+    worker.capacity = Needs(millicpus, 0)
+    return worker
+
+
+def test_offers_ahead_are_seconds_of_work_not_numbers_of_tasks() -> None:
+    one, eight = worker_with(1000), worker_with(8000)
+    assert ahead_of(job_with_mean(None), one) == 0, "nothing is known yet"
+    assert ahead_of(job_with_mean(LONG_S + 0.1), one) == 0, "a round trip is nothing to long tasks"
+    assert ahead_of(job_with_mean(1.0), one) == 1
+    assert ahead_of(job_with_mean(0.1), one) == 3
+    assert ahead_of(job_with_mean(0.1), eight) == 24
+    assert ahead_of(job_with_mean(0.1, cpus=4.0), eight) == 6
+    assert ahead_of(job_with_mean(0.0), one) == AHEAD_MOST
+    assert ahead_of(job_with_mean(1e-9), eight) == AHEAD_MOST
+
+
+def quick(task: int, attempt: int) -> Report:
+    return Report(1, task, attempt, End.EXITED, 0, 0.0, 0.05, 0.0, 0)
+
+
+def test_a_returned_task_is_given_to_the_idle_worker_and_does_not_bounce() -> None:
+    """One take-back brings both workers to about the same load, and then there is peace."""
+    fast = machine()
+    fast.on_hello("busy", "1", WorkerInfo(node="a", capacity=Needs(1000, 0)), [], 0.0)
+    fast.on_accepted(row(1, tasks=7))
+    ((_, _, task),) = leases(fast)
+    fast.on_reports("busy", [quick(task, next(iter(fast.workers["busy"].flights)))], 0.0)
+    assert len(leases(fast)) == 6
+    fast.on_hello("idle", "1", WorkerInfo(node="b", capacity=Needs(1000, 0)), [], 0.0)
+    fast.round()
+    _, effects = fast.take()
+    (recalled,) = [effect for effect in effects if isinstance(effect, Recalled)]
+    fast.on_returned("busy", recalled.attempts)
+    moved = leases(fast)
+    assert [worker for worker, _, _ in moved].count("idle") == len(moved) == 2
+    fast.round()
+    assert not any(isinstance(effect, Recalled) for effect in fast.take()[1])
+
+
+def test_a_draining_or_absent_worker_is_offered_nothing() -> None:
+    fast = machine()
+    for name in ("draining", "gone"):
+        fast.on_hello(name, "1", WorkerInfo(node=name, capacity=Needs(1000, 0)), [], 0.0)
+    fast.on_drain("draining", 0.0)
+    fast.on_link_closed("gone", 0.0)
+    fast.on_accepted(row(1, tasks=5))
+    assert leases(fast) == []

@@ -1,0 +1,87 @@
+"""The table of a task's life is whole, and the docs show it as it is."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tercel.core.states import TERMINAL, TRANSITIONS, TaskEvent, TaskState, drawing, next_state
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_state_can_be_reached_from_ready() -> None:
+    reached, edge = {TaskState.READY}, [TaskState.READY]
+    while edge:
+        state = edge.pop()
+        for (before, _), after in TRANSITIONS.items():
+            if before is state and after not in reached:
+                reached.add(after)
+                edge.append(after)
+    assert reached == set(TaskState)
+
+
+def test_every_event_moves_some_state() -> None:
+    assert {event for _, event in TRANSITIONS} == set(TaskEvent)
+
+
+def test_a_terminal_state_is_left_only_by_retry_and_what_finished_never() -> None:
+    for (before, event), after in TRANSITIONS.items():
+        if before in TERMINAL:
+            assert event is TaskEvent.RETRY
+            assert after is TaskState.READY
+    assert not any(before is TaskState.FINISHED for before, _ in TRANSITIONS)
+
+
+def test_from_everywhere_an_end_can_be_reached() -> None:
+    for state in TaskState:
+        if state not in TERMINAL:
+            assert any(after in TERMINAL for (before, _), after in TRANSITIONS.items() if before is state)
+
+
+@pytest.mark.parametrize("state", [s for s in TaskState if s not in TERMINAL])
+def test_whatever_is_not_over_can_be_cancelled_and_its_report_is_taken(state: TaskState) -> None:
+    assert next_state(state, TaskEvent.CANCEL) is TaskState.CANCELLED
+    assert next_state(state, TaskEvent.FINISH) is TaskState.FINISHED
+    assert next_state(state, TaskEvent.FAIL) is TaskState.FAILED
+    assert next_state(state, TaskEvent.TRY_AGAIN) is TaskState.READY
+
+
+def test_only_the_tasks_own_doing_ends_it_as_failed() -> None:
+    assert {event for (_, event), after in TRANSITIONS.items() if after is TaskState.FAILED} == {
+        TaskEvent.FAIL
+    }
+    assert {event for (_, event), after in TRANSITIONS.items() if after is TaskState.CANCELLED} == {
+        TaskEvent.CANCEL
+    }
+
+
+def test_what_is_not_in_the_table_is_not_possible() -> None:
+    for state in TaskState:
+        for event in TaskEvent:
+            assert next_state(state, event) == TRANSITIONS.get((state, event))
+    assert next_state(TaskState.READY, TaskEvent.START) is None
+    assert next_state(TaskState.RUNNING, TaskEvent.TAKE_BACK) is None
+
+
+def test_the_drawing_shows_every_transition() -> None:
+    arrows = {}
+    for line in drawing().splitlines()[2:]:
+        if "[*]" not in line:
+            ends, _, events = line.strip().partition(": ")
+            before, _, after = ends.partition(" --> ")
+            arrows[before, after] = set(events.split(", "))
+    for (before, event), after in TRANSITIONS.items():
+        assert event in arrows[before, after]
+    assert sum(len(events) for events in arrows.values()) == len(TRANSITIONS)
+    for state in TERMINAL:
+        assert f"{state} --> [*]" in drawing()
+
+
+def test_the_docs_show_the_table_as_it_is() -> None:
+    spec = importlib.util.spec_from_file_location("generate_states", ROOT / "docs" / "generate_states.py")
+    assert spec is not None and spec.loader is not None
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    page = ROOT / "docs" / "reference" / "states.md"
+    assert page.read_text() == generator.page(), "run `python docs/generate_states.py`"

@@ -1,0 +1,312 @@
+"""Stories of the machine that can be read aloud, and are checked word by word.
+
+    # says what the story is about
+    > something happens
+    + what is made durable because of it
+    < what is done after that
+    ? 1.3            asks why this task is not running; the answer follows, indented
+    = 1.3 ready      states what must be true now
+
+Attempts are named by their task and a letter: 1.0a is the first attempt of task 0 of job 1, 1.0b the second. After
+each event a round is played, its changes are committed, and the invariants are checked.
+
+    > worker w1 joins cpus=2 [mem=4] [pid=2] [holding 1.0a running, 1.1a waiting, 1.2a ended]
+    > w1 starts 1.0a · w1 returns 1.0a · w1 loses its link · w1 says bye · w1 gives cpus=1 · w1 is draining
+    > w1 reports 1.0a exit 0 | exit 1 | signal 9 | timeout | refused: why | interrupted | cancelled   [after 2s]
+    > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0]
+    > cancel 1.0-3 · retry 1.0-3 · drain w1 · wait 60s · the manager restarts
+
+TERCEL_REWRITE=1 writes the stories anew, as the machine tells them now: read the difference before you keep it.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from tercel.core.changes import (
+    AttemptSpent,
+    Change,
+    Concluded,
+    JobAdded,
+    JobEnded,
+    JobResumed,
+    LeaseClosed,
+    Leased,
+    LiveJob,
+    Reopened,
+    SpanConcluded,
+)
+from tercel.core.commands import parse_array
+from tercel.core.effects import (
+    Acknowledged,
+    Drained,
+    Effect,
+    Ended,
+    JobDone,
+    Offered,
+    Progressed,
+    Recalled,
+    Welcomed,
+)
+from tercel.core.explain import why_under_way, why_waiting
+from tercel.core.intervals import IntervalSet
+from tercel.core.invariants import violations
+from tercel.core.ledger import Job
+from tercel.core.machine import Machine, Settings
+from tercel.core.model import End, Held, JobRow, JobSpec, Lease, Needs, Report, WorkerInfo, WorkerState
+from tercel.core.selectors import parse_selector
+from tercel.core.states import TaskState
+from tercel.stores.memory import MemoryStore
+
+ENDS = {
+    "exit": End.EXITED,
+    "signal": End.SIGNALLED,
+    "timeout": End.TIMED_OUT,
+    "refused": End.REFUSED,
+    "interrupted": End.INTERRUPTED,
+    "cancelled": End.CANCELLED,
+}
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.store = MemoryStore()
+        self.machine = Machine(Settings(grace_s=60.0), self.store.load(), self.now)
+        self._names: dict[int, str] = {}
+        self._attempts: dict[str, int] = {}
+        self._leases: dict[int, str] = {}
+
+    def play(self, event: str) -> list[str]:
+        """What an event leads to, line by line."""
+        self._happen(event)
+        self.machine.tick(self.now)
+        self.machine.round()
+        changes, effects = self.machine.take()
+        self.store.write(changes)
+        self.store.commit()
+        assert violations(self.machine) == []
+        told = [f"+ {text}" for change in changes if (text := self._tell_change(change))]
+        return told + [f"< {text}" for effect in effects if (text := self._tell_effect(effect))]
+
+    # -- what happens -------------------------------------------------------------------------------------
+
+    def _happen(self, event: str) -> None:
+        words = event.split()
+        match words:
+            case ["submit", job, *options]:
+                self._submit(int(job), _options(options))
+            case ["worker", name, "joins", *rest]:
+                self._join(name, rest)
+            case [name, "reports", attempt, *rest]:
+                self._report(name, attempt, rest)
+            case [name, "reports", "as", *_]:
+                raise AssertionError(name)
+            case [name, "starts", *attempts]:
+                self.machine.on_started(name, self._numbers(attempts), self.now)
+            case [name, "returns", *attempts]:
+                self.machine.on_returned(name, self._numbers(attempts))
+            case [name, "loses", "its", "link"]:
+                self.machine.on_link_closed(name, self.now)
+            case [name, "says", "bye"]:
+                self.machine.on_bye(name, self.now)
+            case [name, "gives", *options]:
+                self.machine.on_presence(name, WorkerState.AVAILABLE, _needs(_options(options)), self.now)
+            case [name, "is", "draining"]:
+                capacity = self.machine.workers[name].capacity
+                self.machine.on_presence(name, WorkerState.DRAINING, capacity, self.now)
+            case ["drain", name]:
+                self.machine.on_drain(name, self.now)
+            case ["cancel", selector]:
+                job, tasks = self._select(selector)
+                self.machine.on_cancel(job, tasks, "cancelled by ada", self.now)
+            case ["retry", selector]:
+                job, tasks = self._select(selector)
+                self.machine.on_retry(job, tasks, self.now)
+            case ["wait", seconds]:
+                self.now += float(seconds.removesuffix("s"))
+            case ["the", "manager", "restarts"]:
+                self.store.crash()
+                self.machine = Machine(Settings(grace_s=60.0), self.store.load(), self.now)
+            case _:
+                raise AssertionError(f"no such event: {event}")
+
+    def _submit(self, id: int, options: dict[str, str]) -> None:
+        ranges, max_running = parse_array(options.get("tasks", "0"))
+        spec = JobSpec(
+            argv=("work",),
+            cpus=float(options.get("cpus", "1")),
+            mem_bytes=int(options.get("mem", "0")),
+            priority=int(options.get("priority", "1000")),
+            retries=int(options.get("retries", "0")),
+        )
+        row = JobRow(
+            id=id,
+            owner="ada",
+            spec=spec,
+            ranges=tuple(ranges),
+            max_running=max_running,
+            submitted_at=self.now,
+        )
+        self.store.write([JobAdded(row)])
+        self.store.commit()
+        self.machine.on_accepted(row)
+
+    def _join(self, name: str, rest: list[str]) -> None:
+        at = rest.index("holding") if "holding" in rest else len(rest)
+        options = _options(rest[:at])
+        held = []
+        for part in " ".join(rest[at + 1 :]).split(","):
+            if part.strip():
+                attempt, how = part.split()
+                job, task = _task(attempt)
+                number = self._attempts[attempt]
+                held.append(Held(job, task, number, started=how != "waiting", ended=how == "ended"))
+        info = WorkerInfo(node=name, capacity=_needs(options))
+        self.machine.on_hello(name, f"pid {options.get('pid', '1')}", info, held, self.now)
+
+    def _report(self, name: str, attempt: str, rest: list[str]) -> None:
+        wall_s = 2.0
+        if rest[-2:-1] == ["after"]:
+            wall_s = float(rest[-1].removesuffix("s"))
+            rest = rest[:-2]
+        named = attempt
+        if rest[0] == "as":  # an attempt under another task's name
+            named, rest = rest[1], rest[2:]
+        how = rest[0].rstrip(":")
+        code = int(rest[1]) if how in ("exit", "signal") else 0
+        job, task = _task(named)
+        number = self._attempts.get(attempt, 999 << 32)
+        note = " ".join(rest[1:]) if how == "refused" else ""
+        report = Report(job, task, number, ENDS[how], code, self.now - wall_s, wall_s, 0.0, 0, note)
+        self.machine.on_reports(name, [report], self.now)
+
+    def _numbers(self, attempts: Iterable[str]) -> list[int]:
+        return [self._attempts.get(attempt, 999 << 32) for attempt in attempts]
+
+    def _select(self, selector: str) -> tuple[Job, IntervalSet]:
+        chosen = parse_selector(selector)
+        job = self.machine.jobs.get(chosen.first)
+        if job is None:
+            row = self.store.job(chosen.first)
+            assert row is not None
+            ended = [
+                self.store.ended(row.id, s)
+                for s in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)
+            ]
+            job = self.machine.restore(LiveJob(row, *ended, {}))
+        return job, IntervalSet(job.row.ranges if chosen.tasks is None else chosen.tasks)
+
+    # -- what is told -------------------------------------------------------------------------------------
+
+    def _tell_change(self, change: Change) -> str:
+        match change:
+            case Leased(lease):
+                self._leases[lease.id] = f"{lease.worker} {self._attempts_of(lease)}"
+                return f"leased {self._leases[lease.id]}"
+            case LeaseClosed(id):
+                return f"lease closed {self._leases[id]}"
+            case Concluded(outcome):
+                return f"{self._names[outcome.report.attempt]} {outcome.state} on {outcome.worker}"
+            case AttemptSpent(outcome):
+                return f"{self._names[outcome.report.attempt]} failed on {outcome.worker} and is tried again"
+            case SpanConcluded(job, first, last, state, _, reason):
+                return f"{job}.{_range(first, last)} {state}: {reason}"
+            case Reopened(job, ranges):
+                return f"{job}.{','.join(_range(first, last) for first, last in ranges)} reopened"
+            case JobEnded(job, _, finished, failed, cancelled):
+                return f"job {job} ended: {finished} finished, {failed} failed, {cancelled} cancelled"
+            case JobResumed(job):
+                return f"job {job} resumed"
+        raise AssertionError(change)
+
+    def _tell_effect(self, effect: Effect) -> str:
+        match effect:
+            case Welcomed(worker, drop):
+                return f"welcome {worker}" + (f", drop {self._tell(drop)}" if drop else "")
+            case Offered(lease):
+                return f"offer {lease.worker} {self._attempts_of(lease)}"
+            case Acknowledged(worker, attempts):
+                return f"ack {worker} {self._tell(attempts)}"
+            case Recalled(worker, attempts):
+                return f"take back from {worker} {self._tell(attempts)}"
+            case Ended(worker, attempts):
+                return f"end at {worker} {self._tell(attempts)}"
+            case Drained(worker):
+                return f"drain {worker}"
+            case JobDone(job):
+                return f"done {job}"
+            case Progressed():
+                return ""
+        raise AssertionError(effect)
+
+    def _attempts_of(self, lease: Lease) -> str:
+        for at, task in enumerate(range(lease.first, lease.last + 1)):
+            if lease.id + at not in self._names:
+                letters = sum(1 for name in self._attempts if _task(name) == (lease.job, task))
+                name = f"{lease.job}.{task}{'abcdefghijklmnopqrstuvwxyz'[letters]}"
+                self._names[lease.id + at] = name
+                self._attempts[name] = lease.id + at
+        return self._tell(range(lease.id, lease.id + lease.last - lease.first + 1))
+
+    def _tell(self, attempts: Iterable[int]) -> str:
+        return " ".join(self._names.get(attempt, "(unknown)") for attempt in attempts)
+
+    # -- what is asked ------------------------------------------------------------------------------------
+
+    def explain(self, task: str) -> str:
+        id, number = _task(task)
+        job = self.machine.jobs[id]
+        flight = job.flights.get(number)
+        if flight is not None:
+            return why_under_way(flight, self.now)
+        return why_waiting(self.machine, job, self.now)
+
+    def state(self, what: str) -> str:
+        if re.fullmatch(r"\d+\.\d+", what):
+            id, number = _task(what)
+            job = self.machine.jobs.get(id)
+            if job is not None:
+                return str(job.state_of(number))
+            (outcome,) = self.store.outcomes(id, ranges=[(number, number)], limit=2)
+            return str(outcome.state)
+        worker = self.machine.workers[what]
+        return f"{worker.state}" + (f", {worker.note}" if worker.note else "")
+
+
+def rewritten(path: Path) -> str:
+    """The story as the machine tells it."""
+    stage = Stage()
+    told: list[str] = []
+    for line in path.read_text().splitlines():
+        match line[:1]:
+            case ">":
+                told.append(line)
+                told += stage.play(line[1:].strip())
+            case "?":
+                told += [line, f"    {stage.explain(line[1:].strip())}"]
+            case "=":
+                what = line[1:].split()[0]
+                told.append(f"= {what} {stage.state(what)}")
+            case "+" | "<" | " ":
+                continue
+            case _:
+                told.append(line)
+    return "\n".join(told) + "\n"
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=") for word in words)
+
+
+def _needs(options: dict[str, str]) -> Needs:
+    return Needs(round(float(options.get("cpus", "1")) * 1000), int(options.get("mem", "0")))
+
+
+def _task(name: str) -> tuple[int, int]:
+    job, _, task = name.rstrip("abcdefghijklmnopqrstuvwxyz").partition(".")
+    return int(job), int(task)
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first}-{last}"

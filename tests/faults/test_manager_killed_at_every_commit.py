@@ -1,0 +1,198 @@
+"""`kill -9` of the manager just before and just after every commit of a campaign that makes every kind of change.
+
+The campaign is played again and again; the n-th time the manager dies at its n-th commit, and another one takes
+over. The worker lives through all of it, so whatever ran before the kill must not run again.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tercel.core.states import TaskState
+from tercel.links.access import read_access
+from tercel.sdk import AsyncClient
+from tercel.wire.api import TaskView
+from tests.lab import HASTY, RECORD, Lab, all_tasks, becomes, eventually, names
+
+T = TypeVar("T")
+
+DYING = Path(__file__).with_name("dying_manager.py")
+MOST_COMMITS = 300
+TASKS = 6
+LARGE_BYTES = 40_000
+"""More than travels inside a report."""
+
+FAIL_ONCE = f'{RECORD}; mkdir "$TERCEL_JOB_ID.$TERCEL_TASK_ID.failed" 2>/dev/null && exit 3; exit 0'
+LARGE = f"{RECORD}; head -c {LARGE_BYTES} /dev/zero | tr '\\0' x"
+LASTING = f"{RECORD}; while [ ! -e never ]; do sleep 0.02; done"
+
+
+class Nursery:
+    """See dying_manager."""
+
+    def __init__(self, lab: Lab, process: asyncio.subprocess.Process) -> None:
+        self.lab = lab
+        self.alive = False
+        self._process = process
+        self._pid = 0
+        self._gone: asyncio.Task[None] | None = None
+
+    async def manager(self, when: str, commit: int) -> None:
+        """A new one, once the last is gone; when this returns it listens, or has died already."""
+        if self._gone is not None:
+            await self._gone
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{when} {commit}\n".encode())
+        self._pid = int(await self._line())
+        self.alive = True
+        self._gone = asyncio.create_task(self._watch())
+
+        def listens() -> bool:
+            access = read_access(self.lab.access_file)
+            return not self.alive or (access is not None and access.pid == self._pid)
+
+        await becomes(listens, "the manager listens or dies")
+
+    async def kill(self) -> None:
+        assert self._gone is not None
+        os.kill(self._pid, signal.SIGKILL)
+        await self._gone
+
+    async def _watch(self) -> None:
+        assert await self._line() == "gone"
+        self.alive = False
+
+    async def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        assert line, "the nursery is dead"
+        return line.decode().strip()
+
+
+@asynccontextmanager
+async def nursery_of(lab: Lab) -> AsyncIterator[Nursery]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(DYING),
+        str(lab.port),
+        str(lab.data),
+        env=lab.env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    nursery = Nursery(lab, process)
+    try:
+        yield nursery
+    finally:
+        if nursery.alive:
+            await nursery.kill()
+        await process.communicate()  # closes its stdin, which ends it
+
+
+class Campaign:
+    """A client that wants all this done, whatever happens to the manager."""
+
+    def __init__(self, lab: Lab, name: str) -> None:
+        self.lab = lab
+        self.name = name
+        self.expected: dict[str, int] = {}
+        """How often each of its tasks must have run."""
+
+    async def play(self) -> None:
+        plain = await self._submit("plain", RECORD)
+        self._expect(plain, 1)
+        retried = await self._submit("retried", FAIL_ONCE, retries=1)
+        self._expect(retried, 2)
+        large = await self._submit("large", LARGE)
+        self._expect(large, 1)
+        lasting = await self._submit("lasting", LASTING, kill_grace_s=0.2, priority=10)
+        await self.lab.done([plain, retried, large])
+        # Both run by now, and must not run again after having been cancelled.
+        await self.lab.ran(f"{lasting}.0", f"{lasting}.1")
+        await self._until(lambda client: client.cancel([str(lasting)], reason="enough"))
+        self.expected |= {f"{lasting}.0": 1, f"{lasting}.1": 1}
+        failing = await self._submit("failing", FAIL_ONCE)
+        await self.lab.done([failing, lasting])
+        await self._until(lambda client: client.retry([str(failing)]))
+        self._expect(failing, 2)
+        await self.lab.done([failing])
+        self.jobs = {
+            plain: (TaskState.FINISHED, 0),
+            retried: (TaskState.FINISHED, 1),
+            large: (TaskState.FINISHED, 0),
+            lasting: (TaskState.CANCELLED, 0),
+            failing: (TaskState.FINISHED, 1),
+        }
+        self.large = large
+
+    async def check(self) -> None:
+        async with self.lab.client() as client:
+            for job, (state, earlier) in self.jobs.items():
+                tasks = await all_tasks(client, job)
+                assert [task.task for task in tasks] == list(range(TASKS)), job
+                assert {task.state for task in tasks} == {state}, job
+                first = await client.task(job, 0)
+                assert len(first.attempts) == earlier + (state is TaskState.FINISHED), first
+            assert await self._output(client, await client.task(self.large, 0)) == b"x" * LARGE_BYTES
+        assert not self.lab.store("SELECT * FROM lease"), "every lease is closed in the end"
+        assert not self.lab.replaced_records()
+
+    async def _output(self, client: AsyncClient, task: TaskView) -> bytes:
+        return b"".join([piece async for piece in client.logs(task.job, task.task)])
+
+    async def _submit(self, what: str, line: str, **more: object) -> int:
+        key = f"{self.name}-{what}"
+        return await self.lab.submit(self.lab.shell(line, array=f"0-{TASKS - 1}", key=key, **more))
+
+    def _expect(self, job: int, times: int) -> None:
+        self.expected |= dict.fromkeys(names(job, TASKS), times)
+
+    async def _until(self, question: Callable[[AsyncClient], Awaitable[T]]) -> None:
+        """Say it until it is acknowledged."""
+        await eventually(lambda: self.lab.ask(question), "a manager answers")
+
+
+@pytest.mark.must("a")
+@pytest.mark.C(6, 7)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_nothing_is_lost_or_repeated_whichever_commit_the_manager_dies_at(lab: Lab, when: str) -> None:
+    async with nursery_of(lab) as nursery:
+        await nursery.manager("never", 0)
+        lab.watch_records()
+        worker = lab.worker("w", 2, "", *HASTY)
+        await lab.workers_online(1)
+        await nursery.kill()
+        deaths = await play_until_one_survives(lab, nursery, when)
+    assert deaths >= 10, "the campaign should take many commits"
+    assert worker.alive
+
+
+async def play_until_one_survives(lab: Lab, nursery: Nursery, when: str) -> int:
+    """Returns how many managers died."""
+    expected: dict[str, int] = {}
+    for commit in range(1, MOST_COMMITS):
+        campaign = Campaign(lab, f"{when}-{commit}")
+        await nursery.manager(when, commit)
+        play = asyncio.create_task(campaign.play())
+        while nursery.alive and not play.done():
+            await asyncio.sleep(0.005)
+        survived = nursery.alive
+        if not survived:
+            await nursery.manager("never", 0)
+        await play
+        await campaign.check()
+        expected |= campaign.expected
+        ran = {name: times for name, times in lab.runs().items() if name in expected}
+        assert ran == expected, f"died {when} commit {commit}"
+        await nursery.kill()
+        if survived:
+            return commit - 1
+    pytest.fail("the campaign never got through")

@@ -1,0 +1,346 @@
+"""The manager's service as architecture.md tells it, around the real Machine: events -> round -> take -> write ->
+commit -> effects. It can be killed between any two of these.
+"""
+
+from typing import TYPE_CHECKING
+
+from tercel.core.changes import Change, JobAdded, LiveJob
+from tercel.core.effects import (
+    Acknowledged,
+    Drained,
+    Effect,
+    Ended,
+    JobDone,
+    Offered,
+    Recalled,
+    Welcomed,
+)
+from tercel.core.intervals import IntervalSet
+from tercel.core.ledger import Job
+from tercel.core.machine import Machine, Settings
+from tercel.core.model import JobRow
+from tercel.core.states import TaskState
+from tercel.wire.messages import (
+    Ack,
+    Brief,
+    Bye,
+    Cancel,
+    Drain,
+    Forget,
+    FromManager,
+    FromWorker,
+    Hello,
+    Offer,
+    Presence,
+    Reports,
+    Returned,
+    Started,
+    TakeBack,
+    Welcome,
+)
+
+from .network import HEARTBEAT_S, Link
+
+if TYPE_CHECKING:
+    from .world import Intent, World
+
+CRASH_POINTS = ("before write", "written", "committed", "amid effects")
+
+
+class SimManager:
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.alive = True
+        loaded = world.store.load()
+        self.machine = Machine(Settings(grace_s=world.grace_s), loaded, world.now)
+        self.links: dict[str, Link] = {}
+        self.away_since: dict[str, float] = {lease.worker: world.now for lease in loaded.leases}
+        """When this manager noticed that a worker was gone (or began, not knowing)."""
+        self._next_job = loaded.next_job
+        self._arrivals: list[Intent] = []
+        self._keys: set[str] = set()
+        self._unsaved: list[Change] = []
+        self._undone: list[Effect] = []
+        self._committing = False
+        self._awake = False
+        self._stepping = False
+        world.note(
+            "manager starts, epoch", loaded.epoch, "jobs", list(self.machine.jobs), "leases", loaded.leases
+        )
+        world.witness.check_restored(self.machine)
+        self.wake()
+
+    def die(self) -> None:
+        self.alive = False
+        for link in list(self.links.values()):
+            link.manager_open = False
+            if self.world.rng.random() < 0.2:
+                link.go_dark()
+            else:
+                link.cut()
+
+    # -- from clients -------------------------------------------------------------------------------------
+
+    def submit(self, intent: "Intent") -> None:
+        earlier = self.world.store.job_by_key("somebody", intent.key)
+        if earlier is not None:
+            self.world.accepted(intent, earlier)
+        elif intent.key not in self._keys:
+            self._keys.add(intent.key)
+            self._arrivals.append(intent)
+            self.wake()
+
+    def cancel(self, id: int, tasks: IntervalSet) -> None:
+        job = self.machine.jobs.get(id)
+        if job is not None:
+            self.world.note("cancel", id, tasks)
+            self.world.witness.cancel_asked |= {(id, task) for task in tasks}
+            self.machine.on_cancel(job, tasks, "cancelled", self.world.now)
+            self.moved()
+
+    def retry(self, id: int, tasks: IntervalSet) -> None:
+        job = self.machine.jobs.get(id)
+        if job is None:
+            if self._committing or self._unsaved or self.machine.changes:
+                # Its last records are not durable yet: what the store says now is not the whole truth.
+                self.world.after(0.05, self.world.retry, id, tasks)
+                return
+            job = self._reopen(id)
+        if job is not None:
+            self.world.note("retry", id, tasks)
+            self.world.witness.retry_asked |= {(id, task) for task in tasks}
+            self.machine.on_retry(job, tasks, self.world.now)
+            self.moved()
+
+    def _reopen(self, id: int) -> Job | None:
+        store = self.world.store
+        row = store.job(id)
+        if row is None:
+            return None
+        ended = [store.ended(id, s) for s in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)]
+        return self.machine.restore(LiveJob(row, *ended, {}))
+
+    def drain(self, name: str) -> None:
+        worker = self.machine.workers.get(name)
+        if worker is not None and worker.online:
+            self.machine.on_drain(name, self.world.now)
+            self.moved()
+
+    # -- from workers -------------------------------------------------------------------------------------
+
+    def receive(self, link: Link, messages: list[FromWorker]) -> None:
+        for message in messages:
+            self._take(link, message)
+        self.moved()
+
+    def _take(self, link: Link, message: FromWorker) -> None:
+        machine, now = self.machine, self.world.now
+        if not link.greeted and not isinstance(message, Hello):
+            raise AssertionError(f"{message} before Hello")
+        if link.said_bye:
+            return
+        match message:
+            case Hello(_, name, instance, info, held):
+                self.world.note("hello", name, instance, held)
+                link.name, link.greeted = name, True
+                before = self.links.get(name)
+                self.links[name] = link
+                if before is not None:
+                    before.close_at_manager()
+                self.away_since.pop(name, None)
+                self.world.witness.returned(machine, held)
+                link.hello = machine.on_hello(name, instance, info, held, now)
+            case Presence(state, capacity):
+                machine.on_presence(link.name, state, capacity, now)
+            case Started(attempts):
+                machine.on_started(link.name, attempts, now)
+            case Reports(reports):
+                self.world.note(
+                    "reports", link.name, [(r.job, r.task, r.attempt, r.end, r.code) for r in reports]
+                )
+                machine.on_reports(link.name, reports, now)
+            case Returned(attempts):
+                self.world.note("returned", link.name, attempts)
+                machine.on_returned(link.name, attempts)
+            case Bye():
+                link.said_bye = True
+                link.close_at_manager()
+
+    def parted(self, link: Link) -> None:
+        if not link.greeted or self.links.get(link.name) is not link:
+            return
+        del self.links[link.name]
+        self.away_since[link.name] = self.world.now
+        self.world.note("parted", link.name, "bye" if link.said_bye else "")
+        if link.said_bye:
+            self.machine.on_bye(link.name, self.world.now)
+        else:
+            self.machine.on_link_closed(link.name, self.world.now)
+        self.moved()
+
+    # -- the loop -----------------------------------------------------------------------------------------
+
+    def moved(self) -> None:
+        self.world.witness.check_machine(self.machine)
+        self.wake()
+
+    def wake(self) -> None:
+        self._awake = True
+        if not self._committing and not self._stepping:
+            self._stepping = True
+            self.world.after(self.world.rng.uniform(0.0, 0.002), self._step)
+
+    def _step(self) -> None:
+        self._stepping = False
+        if not self.alive or self._committing:
+            return
+        self._awake = False
+        world, machine = self.world, self.machine
+        machine.tick(world.now)
+        machine.round()
+        world.witness.check_machine(machine)
+        world.witness.check_round(machine)
+        if world.rng.random() < 0.05:
+            world.witness.check_reasons(machine, world.now)
+        changes, effects = machine.take()
+        for effect in effects:
+            if isinstance(effect, Welcomed):
+                world.witness.dropping(machine, effect.drop)
+        world.witness.taken(machine, changes)
+        self._unsaved += changes
+        self._undone += effects
+        arrivals, self._arrivals = self._arrivals, []
+        batch: list[Change] = [JobAdded(self._row(intent)) for intent in arrivals] + self._unsaved
+        if not batch:
+            self._perform()
+        elif not self._crashes("before write"):
+            world.store.write(batch)
+            self._committing = True
+            if not self._crashes("written"):
+                world.after(world.commit_delay(), self._finish, batch, arrivals)
+        self._wait_for_deadline()
+
+    def _finish(self, batch: list[Change], arrivals: list["Intent"]) -> None:
+        if not self.alive:
+            return
+        world = self.world
+        self._committing = False
+        if world.disk_is_full():
+            world.note("disk full")
+            world.store.crash()
+            for intent in arrivals:
+                self._keys.discard(intent.key)
+            world.after(1.0, self._again)
+            return
+        world.store.commit()
+        world.note("committed", batch)
+        world.witness.committed(batch)
+        self._unsaved = []
+        if self._crashes("committed"):
+            return
+        for change, intent in zip(batch, arrivals, strict=False):
+            assert isinstance(change, JobAdded)
+            self._keys.discard(intent.key)
+            self.machine.on_accepted(change.job)
+            world.accepted(intent, change.job)
+            self._awake = True
+        self._perform()
+        if self._awake:
+            self.wake()
+
+    def _again(self) -> None:
+        if self.alive:
+            self.wake()
+
+    def _row(self, intent: "Intent") -> JobRow:
+        row = JobRow(
+            id=self._next_job,
+            owner="somebody",
+            spec=intent.spec,
+            ranges=intent.ranges,
+            max_running=intent.max_running,
+            submitted_at=self.world.now,
+            key=intent.key,
+        )
+        self._next_job += 1
+        return row
+
+    def _crashes(self, point: str) -> bool:
+        if self.world.faults.manager_crash and self.world.rng.random() < self.world.faults.manager_crash:
+            self.world.crash_manager(point)
+            return True
+        return False
+
+    def _wait_for_deadline(self) -> None:
+        deadline = self.machine.next_deadline()
+        if self.alive and deadline is not None:
+            self.world.after(max(0.0, deadline - self.world.now), self._due, deadline)
+
+    def _due(self, deadline: float) -> None:
+        if self.alive and self.machine.next_deadline() == deadline:
+            self.wake()
+
+    # -- effects ------------------------------------------------------------------------------------------
+
+    def _link_of(self, effect: Effect) -> Link | None:
+        match effect:
+            case Offered(lease):
+                return self.links.get(lease.worker)
+            case Acknowledged(worker) | Ended(worker) | Recalled(worker) | Welcomed(worker) | Drained(worker):
+                return self.links.get(worker)
+        return None
+
+    def _perform(self) -> None:
+        undone, self._undone = self._undone, []
+        for effect in undone:
+            if self._crashes_amid(len(undone)):
+                return
+            if isinstance(effect, JobDone):
+                self._forget(effect.job)
+            elif (link := self._link_of(effect)) is not None:
+                if isinstance(effect, Welcomed) and effect.hello == link.hello:
+                    link.welcomed = True
+                # What comes before its Welcome was meant for an older link, and the Hello has settled it.
+                if link.welcomed and (messages := self._messages(effect, link)):
+                    link.send_down(messages)
+
+    def _crashes_amid(self, count: int) -> bool:
+        chance = self.world.faults.manager_crash
+        if chance and self.world.rng.random() < chance / count:
+            self.world.crash_manager("amid effects")
+            return True
+        return False
+
+    def _messages(self, effect: Effect, link: Link) -> list[FromManager]:
+        match effect:
+            case Acknowledged(_, attempts):
+                self.world.witness.acknowledged(attempts)
+                return [Ack(attempts)]
+            case Offered(lease):
+                job = self.machine.jobs.get(lease.job)
+                if job is None:
+                    # Cancelled while its lease was being saved: it never leaves, so it is back at once.
+                    attempts = range(lease.id, lease.id + lease.last - lease.first + 1)
+                    self.machine.on_returned(lease.worker, attempts)
+                    self._awake = True
+                    return []
+                offer = Offer(lease.job, lease.first, lease.last, lease.id)
+                if lease.job in link.briefed:
+                    return [offer]
+                link.briefed.add(lease.job)
+                return [Brief(lease.job, job.row.spec.program, job.needs), offer]
+            case Recalled(_, attempts):
+                return [TakeBack(attempts)]
+            case Ended(_, attempts):
+                return [Cancel(attempts)]
+            case Welcomed(_, drop):
+                return [Welcome(self.machine.epoch, HEARTBEAT_S, drop)]
+            case Drained():
+                return [Drain()]
+        raise AssertionError(effect)
+
+    def _forget(self, job: int) -> None:
+        for link in self.links.values():
+            if job in link.briefed:
+                link.briefed.discard(job)
+                link.send_down([Forget(job)])

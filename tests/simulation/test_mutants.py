@@ -1,0 +1,344 @@
+"""The simulation is worth something only if it notices: each way of breaking Tercel here must be caught.
+
+Every mutant is a bug that somebody could write (some were). A mutant that survives means that a check is missing.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tercel.core.effects import Acknowledged, Welcomed
+from tercel.core.intervals import IntervalSet
+from tercel.core.ledger import Flight, Job, LeaseBook, Worker
+from tercel.core.machine import Machine
+from tercel.core.model import End, Held, Lease, Report
+from tercel.core.states import TaskEvent
+from tercel.wire.session import FrameOrder
+from tercel.worker.agent import Agent
+
+from .manager import SimManager
+from .network import Link
+from .witness import Violation
+from .world import simulate
+
+SEEDS_MOST = 600
+
+Patch = pytest.MonkeyPatch
+MUTANTS: dict[str, Callable[[Patch], None]] = {}
+
+
+def mutant(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    MUTANTS[break_it.__name__] = break_it
+    return break_it
+
+
+# -- commit, then act --------------------------------------------------------------------------------------
+
+
+@mutant
+def reports_are_acknowledged_before_their_commit(patch: Patch) -> None:
+    take = Machine.take
+
+    def hasty(self: Machine) -> Any:
+        changes, effects = take(self)
+        service = service_of[id(self)]
+        for effect in effects:
+            link = service._link_of(effect)
+            if isinstance(effect, Acknowledged) and link is not None and link.welcomed:
+                link.send_down(service._messages(effect, link))
+        return changes, [effect for effect in effects if not isinstance(effect, Acknowledged)]
+
+    service_of: dict[int, SimManager] = {}
+    step = SimManager._step
+
+    def remember(self: SimManager) -> None:
+        service_of[id(self.machine)] = self
+        step(self)
+
+    patch.setattr(SimManager, "_step", remember)
+    patch.setattr(Machine, "take", hasty)
+
+
+@mutant
+def offers_are_sent_before_their_commit(patch: Patch) -> None:
+    step = SimManager._step
+
+    def hasty(self: SimManager) -> None:
+        perform, self._perform = self._perform, lambda: None  # type: ignore[method-assign]
+        step(self)
+        self._perform = perform  # type: ignore[method-assign]
+        if self.alive:
+            perform()
+
+    patch.setattr(SimManager, "_step", hasty)
+
+
+@mutant
+def what_is_due_to_a_dead_link_is_sent_on_the_next(patch: Patch) -> None:
+    link_of = SimManager._link_of
+
+    def careless(self: SimManager, effect: Any) -> Link | None:
+        link = link_of(self, effect)
+        if link is not None and not isinstance(effect, Welcomed):
+            link.welcomed = True
+        return link
+
+    patch.setattr(SimManager, "_link_of", careless)
+
+
+@mutant
+def a_lease_of_a_cancelled_job_is_never_given_back(patch: Patch) -> None:
+    messages = SimManager._messages
+
+    def forgetful(self: SimManager, effect: Any, link: Link) -> Any:
+        on_returned, self.machine.on_returned = self.machine.on_returned, lambda *_: None  # type: ignore[method-assign]
+        found = messages(self, effect, link)
+        self.machine.on_returned = on_returned  # type: ignore[method-assign]
+        return found
+
+    patch.setattr(SimManager, "_messages", forgetful)
+
+
+@mutant
+def a_retry_reads_the_store_before_the_last_results_are_in_it(patch: Patch) -> None:
+    def hasty(self: SimManager, id: int, tasks: IntervalSet) -> None:
+        job = self.machine.jobs.get(id) or self._reopen(id)
+        if job is not None:
+            self.world.witness.retry_asked |= {(id, task) for task in tasks}
+            self.machine.on_retry(job, tasks, self.world.now)
+            self.moved()
+
+    patch.setattr(SimManager, "retry", hasty)
+
+
+# -- one result per task -----------------------------------------------------------------------------------
+
+
+@mutant
+def late_reports_are_not_fenced(patch: Patch) -> None:
+    claim = Machine._claim
+
+    def gullible(self: Machine, worker: Worker, job: Job | None, report: Report) -> Flight | None:
+        flight = claim(self, worker, job, report)
+        if flight is None and job is not None and job.state_of(report.task) is not None:
+            book = LeaseBook(Lease(report.attempt, worker.id, job.id, report.task, report.task))
+            flight = Flight(job, report.task, report.attempt, worker, book)
+            job.strays.setdefault(report.task, []).append(flight)
+        return flight
+
+    patch.setattr(Machine, "_claim", gullible)
+
+
+@mutant
+def late_reports_are_thrown_away(patch: Patch) -> None:
+    patch.setattr(Machine, "_find_stray", lambda *_: None)
+
+
+@mutant
+def settled_attempts_stay_in_their_lease(patch: Patch) -> None:
+    close = Machine._close
+    patch.setattr(Machine, "_close", lambda self, flight, again: close(self, flight, False))
+
+
+@mutant
+def leases_are_forgotten_at_a_restart(patch: Patch) -> None:
+    patch.setattr(Machine, "_restore_lease", lambda *_: None)
+
+
+@mutant
+def attempt_ids_begin_anew_at_a_restart(patch: Patch) -> None:
+    init = Machine.__init__
+
+    def amnesic(self: Machine, settings: Any, loaded: Any, now: float) -> None:
+        init(self, settings, loaded, now)
+        self._next_attempt = 1 << 32
+
+    patch.setattr(Machine, "__init__", amnesic)
+
+
+@mutant
+def finished_tasks_are_ready_again_after_a_restart(patch: Patch) -> None:
+    restore = Job.restore
+    patch.setattr(Job, "restore", lambda self, _, failed, cancelled: restore(self, [], failed, cancelled))
+
+
+@mutant
+def ended_tasks_of_a_lost_worker_are_queued_again(patch: Patch) -> None:
+    lose = Machine._lose
+
+    def careless(self: Machine, worker: Worker) -> None:
+        for flight in worker.flights.values():
+            if flight.ending and flight.task not in flight.job.flights and flight.job.id in self.jobs:
+                flight.job.ready.add(flight.task)
+        lose(self, worker)
+
+    patch.setattr(Machine, "_lose", careless)
+
+
+@mutant
+def a_task_with_a_report_on_its_way_is_given_away(patch: Patch) -> None:
+    still_wanted = Machine._still_wanted
+
+    def hasty(self: Machine, worker: Worker, held: Held, now: float) -> bool:
+        return True if held.ended else still_wanted(self, worker, held, now)
+
+    patch.setattr(Machine, "_still_wanted", hasty)
+
+
+@mutant
+def the_grace_time_is_not_waited_for(patch: Patch) -> None:
+    def impatient(self: Machine, id: str, now: float) -> None:
+        worker = self.workers[id]
+        worker.online, worker.since = False, now
+        self._set_deadline(worker, now)
+
+    patch.setattr(Machine, "on_link_closed", impatient)
+
+
+@mutant
+def workers_forget_reports_once_they_are_sent(patch: Patch) -> None:
+    on_ended = Agent.on_ended
+
+    def forgetful(self: Agent, reports: list[Report]) -> list[Report]:
+        owed = on_ended(self, reports)
+        self.on_ack([report.attempt for report in owed])
+        return owed
+
+    patch.setattr(Agent, "on_ended", forgetful)
+
+
+# -- blame is right ----------------------------------------------------------------------------------------
+
+
+@mutant
+def the_loss_of_a_worker_spends_retries(patch: Patch) -> None:
+    lose = Machine._lose
+
+    def unjust(self: Machine, worker: Worker) -> None:
+        for flight in worker.flights.values():
+            if not flight.ending:
+                flight.job.failures[flight.task] = flight.job.failures.get(flight.task, 0) + 1
+        lose(self, worker)
+
+    patch.setattr(Machine, "_lose", unjust)
+
+
+@mutant
+def an_interruption_is_the_tasks_fault(patch: Patch) -> None:
+    judge = Machine._judge
+
+    def unjust(self: Machine, worker: Worker, flight: Flight, report: Report, now: float) -> bool:
+        if report.end is End.INTERRUPTED:
+            report = Report(
+                *[
+                    End.EXITED if f == "end" else 1 if f == "code" else getattr(report, f)
+                    for f in Report.__struct_fields__
+                ]
+            )
+        return judge(self, worker, flight, report, now)
+
+    patch.setattr(Machine, "_judge", unjust)
+
+
+@mutant
+def spent_retries_are_forgotten_at_a_restart(patch: Patch) -> None:
+    restore = Machine.restore
+
+    def forgetful(self: Machine, live: Any) -> Job:
+        job = restore(self, live)
+        job.failures = {}
+        return job
+
+    patch.setattr(Machine, "restore", forgetful)
+
+
+# -- no silent stall ---------------------------------------------------------------------------------------
+
+
+@mutant
+def cancelled_attempts_occupy_their_worker_for_ever(patch: Patch) -> None:
+    release = Worker.release
+
+    def leak(self: Worker, flight: Flight) -> None:
+        if not flight.ending:
+            release(self, flight)
+
+    patch.setattr(Worker, "release", leak)
+
+
+@mutant
+def resources_are_not_given_back(patch: Patch) -> None:
+    patch.setattr(Worker, "release", lambda self, flight: self.flights.pop(flight.attempt) and None)
+
+
+@mutant
+def a_returning_workers_missing_tasks_are_not_noticed(patch: Patch) -> None:
+    on_hello = Machine.on_hello
+
+    def blind(self: Machine, *arguments: Any) -> None:
+        self._requeue = lambda *_: None  # type: ignore[method-assign]
+        on_hello(self, *arguments)
+        del self._requeue
+
+    patch.setattr(Machine, "on_hello", blind)
+
+
+@mutant
+def room_after_a_return_is_not_noticed(patch: Patch) -> None:
+    on_returned = Machine.on_returned
+
+    def blind(self: Machine, *arguments: Any) -> None:
+        dispatcher = self._dispatcher
+        dispatcher.worker_changed = lambda _: None  # type: ignore[method-assign]
+        on_returned(self, *arguments)
+        del dispatcher.worker_changed
+
+    patch.setattr(Machine, "on_returned", blind)
+
+
+@mutant
+def a_lost_workers_tasks_are_not_put_in_line(patch: Patch) -> None:
+    lose = Machine._lose
+
+    def blind(self: Machine, worker: Worker) -> None:
+        self._settle = lambda _: None  # type: ignore[method-assign]
+        lose(self, worker)
+        del self._settle
+
+    patch.setattr(Machine, "_lose", blind)
+
+
+@mutant
+def gaps_between_frames_are_not_noticed(patch: Patch) -> None:
+    patch.setattr(FrameOrder, "accept", lambda *_: True)
+
+
+@mutant
+def a_lost_attempt_closes_no_lease(patch: Patch) -> None:
+    patch.setattr(Machine, "_conclude_strays", lambda self, job, task, _: job.strays.pop(task, None) and None)
+
+
+@mutant
+def the_table_lets_a_ready_task_be_lost_twice(patch: Patch) -> None:
+    requeue = Machine._requeue
+
+    def twice(self: Machine, flight: Flight, event: TaskEvent) -> None:
+        requeue(self, flight, event)
+        flight.lease.open -= 1
+
+    patch.setattr(Machine, "_requeue", twice)
+
+
+@pytest.mark.must("e")
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_simulation_catches_the_mutant(name: str, monkeypatch: Patch) -> None:
+    MUTANTS[name](monkeypatch)
+    for seed in count():
+        assert seed < SEEDS_MOST, f"{name} survived {SEEDS_MOST} seeds"
+        try:
+            simulate(seed)
+        except Violation as violation:
+            print(f"{name}: seed {seed}: {str(violation).splitlines()[0]}")
+            return

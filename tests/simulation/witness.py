@@ -1,0 +1,374 @@
+"""Sees everything, and says when a promise of DESIGN.md section 3 is broken.
+
+It knows what really happened at the workers (which attempt began, how it ended) and follows what the manager makes
+durable. It keeps two views: `expected`, what the machine has decided so far, and `durable`, what is committed. When
+the manager crashes the first falls back to the second.
+"""
+
+from typing import TYPE_CHECKING
+
+from tercel.core.changes import (
+    AttemptSpent,
+    Change,
+    Concluded,
+    JobAdded,
+    JobEnded,
+    LeaseClosed,
+    Leased,
+    Reopened,
+    SpanConcluded,
+)
+from tercel.core.explain import why_under_way, why_waiting
+from tercel.core.invariants import violations
+from tercel.core.machine import Machine
+from tercel.core.model import End, Held, JobRow, Lease, Outcome, Report
+from tercel.core.states import TaskState
+from tercel.runners.contract import Launch
+
+if TYPE_CHECKING:
+    from .worker import SimWorker
+    from .world import World
+
+Task = tuple[int, int]
+ISSUES_MOST = 150
+OWN_DOING = (End.EXITED, End.SIGNALLED, End.TIMED_OUT)
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class View:
+    """What is known of all tasks, by the changes made so far."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, JobRow] = {}
+        self.records: dict[Task, TaskState] = {}
+        """The terminal record of each task that has one."""
+        self.spent: dict[Task, int] = {}
+        """Retries spent since the task was last reopened."""
+        self.counted: set[int] = set()
+        """Attempts whose failure was counted, for a retry or for good."""
+        self.fence: dict[Task, int] = {}
+        """The newest attempt there was when the task was last settled in any way."""
+        self.leases: dict[int, Lease] = {}
+        self.issued: dict[int, str] = {}
+        """Attempt -> worker."""
+        self.newest = 0
+
+    def copy(self) -> "View":
+        twin = View()
+        for name, value in vars(self).items():
+            setattr(twin, name, value if isinstance(value, int) else value.copy())
+        return twin
+
+    def apply(self, change: Change) -> None:
+        match change:
+            case Leased(lease):
+                self.newest = max(self.newest, lease.id + lease.last - lease.first)
+                self.leases[lease.id] = lease
+                for at in range(lease.last - lease.first + 1):
+                    self.issued[lease.id + at] = lease.worker
+            case LeaseClosed(id):
+                self.leases.pop(id, None)
+            case Concluded(outcome):
+                task = outcome.report.job, outcome.report.task
+                self.records[task] = outcome.state
+                self.fence[task] = self.newest
+                if outcome.state is TaskState.FAILED:
+                    self.counted.add(outcome.report.attempt)
+            case AttemptSpent(outcome):
+                task = outcome.report.job, outcome.report.task
+                self.spent[task] = self.spent.get(task, 0) + 1
+                self.fence[task] = self.newest
+                self.counted.add(outcome.report.attempt)
+            case SpanConcluded(job, first, last, state):
+                for number in range(first, last + 1):
+                    self.records[job, number] = state
+                    self.fence[job, number] = self.newest
+            case Reopened(job, ranges):
+                for first, last in ranges:
+                    for number in range(first, last + 1):
+                        del self.records[job, number]
+                        self.spent.pop((job, number), None)
+            case JobAdded(row):
+                self.jobs[row.id] = row
+
+
+class Witness:
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.accepted: dict[int, JobRow] = {}
+        """Jobs whose submission was acknowledged."""
+        self.durable = View()
+        self.expected = View()
+        self.newest = 0
+        """The newest attempt id ever used, also by a manager that crashed before it was durable."""
+        self.begun: set[int] = set()
+        self.ends: dict[int, Report] = {}
+        """How attempts really ended, of those that reached a spool."""
+        self.excused: set[int] = set()
+        """Attempts that the manager told a worker to drop, or that came back when their task was elsewhere."""
+        self.issued_of: dict[Task, list[int]] = {}
+        self.cancel_asked: set[Task] = set()
+        self.retry_asked: set[Task] = set()
+
+    def broken(self, text: str) -> None:
+        raise Violation(text)
+
+    # -- what happens at the workers ----------------------------------------------------------------------
+
+    def began(self, worker: "SimWorker", launch: Launch) -> None:
+        if launch.attempt in self.begun:
+            self.broken(f"attempt {launch.attempt} began twice")
+        self.begun.add(launch.attempt)
+        if self.durable.issued.get(launch.attempt) != worker.name:
+            self.broken(f"attempt {launch.attempt} runs on {worker.name} before its lease is durable")
+
+    def ended(self, report: Report) -> None:
+        self.ends[report.attempt] = report
+
+    # -- what the machine decides -------------------------------------------------------------------------
+
+    def returned(self, machine: Machine, held: list[Held]) -> None:
+        for one in held:
+            job = machine.jobs.get(one.job)
+            if job is not None and one.task in job.flights and job.flights[one.task].attempt != one.attempt:
+                self.excused.add(one.attempt)
+
+    def dropping(self, machine: Machine, drop: list[int]) -> None:
+        """Only what is settled, or under way elsewhere, may be dropped."""
+        for attempt in drop:
+            self.excused.add(attempt)
+            task = next((task for task, issued in self.issued_of.items() if attempt in issued), None)
+            if task is None:
+                self.broken(f"attempt {attempt} is dropped but was never issued")
+                return
+            job = machine.jobs.get(task[0])
+            if job is None or task in self.expected.records or attempt <= self.expected.fence.get(task, 0):
+                continue
+            current = job.flights.get(task[1])
+            full = job.row.max_running and len(job.flights) >= job.row.max_running
+            if not full and (current is None or current.attempt == attempt):
+                self.broken(f"attempt {attempt} of {task} is dropped although nobody else has the task")
+
+    def taken(self, machine: Machine, changes: list[Change]) -> None:
+        for change in changes:
+            self._check(machine, change)
+            self.expected.apply(change)
+
+    def _check(self, machine: Machine, change: Change) -> None:
+        match change:
+            case Leased(lease):
+                self._check_lease(machine, lease)
+            case Concluded(outcome):
+                self._check_concluded(outcome)
+            case AttemptSpent(outcome):
+                self._check_failure(outcome)
+                task = outcome.report.job, outcome.report.task
+                if self.expected.spent.get(task, 0) >= self.expected.jobs[task[0]].spec.retries:
+                    self.broken(f"task {task} is tried again although no retry is left")
+            case SpanConcluded(job, first, last, state):
+                for number in range(first, last + 1):
+                    self._check_unrecorded((job, number))
+                    if state is not TaskState.CANCELLED or (job, number) not in self.cancel_asked:
+                        self.broken(f"task {job}.{number} is {state} though nobody asked")
+            case Reopened(job, ranges):
+                for first, last in ranges:
+                    for number in range(first, last + 1):
+                        state = self.expected.records.get((job, number))
+                        asked = (job, number) in self.retry_asked
+                        if not asked or state not in (TaskState.FAILED, TaskState.CANCELLED):
+                            self.broken(f"task {job}.{number}, {state}, is reopened; asked for: {asked}")
+            case JobEnded(job, _, finished, failed, cancelled):
+                self._check_job_ended(job, (finished, failed, cancelled))
+
+    def _check_lease(self, machine: Machine, lease: Lease) -> None:
+        if self._is_what_is_left(lease):
+            return
+        if lease.id <= self.newest:
+            self.broken(f"attempt id {lease.id} is used again")
+        row = self.expected.jobs[lease.job]
+        for number in range(lease.first, lease.last + 1):
+            task = lease.job, number
+            if not any(first <= number <= last for first, last in row.ranges):
+                self.broken(f"task {task} does not exist and is offered")
+            self._check_unrecorded(task)
+            self._check_nobody_holds(machine, task)
+            self.newest = lease.id + number - lease.first
+            issued = self.issued_of.setdefault(task, [])
+            issued.append(self.newest)
+            if len(issued) > ISSUES_MOST:
+                self.broken(f"task {task} goes round in circles: {len(issued)} attempts")
+
+    def _is_what_is_left(self, lease: Lease) -> bool:
+        """Whether it is a part of a lease that was issued before."""
+        return all(
+            self.expected.issued.get(lease.id + at) == lease.worker
+            and lease.id + at in self.issued_of[lease.job, lease.first + at]
+            for at in range(lease.last - lease.first + 1)
+        )
+
+    def _check_unrecorded(self, task: Task) -> None:
+        if task in self.expected.records:
+            self.broken(f"task {task} has a terminal record ({self.expected.records[task]}) and goes on")
+
+    def _check_nobody_holds(self, machine: Machine, task: Task) -> None:
+        """A task is given to another worker only when the one before was away for the grace time."""
+        attempt = max((a for a in self.issued_of.get(task, ()) if a in self.expected.issued), default=0)
+        if attempt <= self.expected.fence.get(task, 0) or attempt in self.excused:
+            return
+        if attempt in self.ends and self.ends[attempt].end not in OWN_DOING:
+            return
+        name = self.expected.issued[attempt]
+        holder = next((worker for worker in self.world.workers if worker.name == name), None)
+        if holder is not None and holder.holds(attempt) and self.world.awaited(holder.name):
+            self.broken(f"task {task} is given away while {name} holds it (attempt {attempt})")
+
+    def _check_concluded(self, outcome: Outcome) -> None:
+        report = outcome.report
+        task = report.job, report.task
+        self._check_unrecorded(task)
+        if outcome.state is TaskState.FAILED:
+            self._check_failure(outcome)
+            left = self.expected.jobs[report.job].spec.retries - self.expected.spent.get(task, 0)
+            if left:
+                self.broken(f"task {task} failed with {left} retries left")
+            return
+        truth = self.ends.get(report.attempt)
+        if (
+            outcome.state is not TaskState.FINISHED
+            or truth != report
+            or (report.end, report.code) != (End.EXITED, 0)
+        ):
+            self.broken(f"task {task} is {outcome.state} by a report that is not true: {report}")
+        self._check_reporter(outcome)
+
+    def _check_failure(self, outcome: Outcome) -> None:
+        report = outcome.report
+        task = report.job, report.task
+        self._check_unrecorded(task)
+        if self.ends.get(report.attempt) != report:
+            self.broken(f"task {task}: failure of attempt {report.attempt} never happened")
+        if report.end not in OWN_DOING or (report.end is End.EXITED and report.code == 0):
+            self.broken(f"task {task} is blamed for {report.end} {report.code}")
+        if report.attempt in self.expected.counted:
+            self.broken(f"task {task}: one failure (attempt {report.attempt}) is counted twice")
+        self._check_reporter(outcome)
+
+    def _check_reporter(self, outcome: Outcome) -> None:
+        if self.expected.issued.get(outcome.report.attempt) != outcome.worker:
+            self.broken(f"attempt {outcome.report.attempt} was not issued to {outcome.worker}")
+
+    def _check_job_ended(self, job: int, counts: tuple[int, int, int]) -> None:
+        row = self.expected.jobs[job]
+        states = [state for (owner, _), state in self.expected.records.items() if owner == job]
+        mine = tuple(
+            states.count(state) for state in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)
+        )
+        if mine != counts or sum(counts) != row.task_count:
+            self.broken(f"job {job} ended with counts {counts}, but {mine} of {row.task_count} are known")
+
+    # -- what is durable, and what is said --------------------------------------------------------------
+
+    def committed(self, changes: list[Change]) -> None:
+        for change in changes:
+            if isinstance(change, JobAdded):
+                self.expected.apply(change)
+            self.durable.apply(change)
+
+    def manager_crashed(self) -> None:
+        self.expected = self.durable.copy()
+
+    def accepted_job(self, row: JobRow) -> None:
+        if row.id not in self.durable.jobs:
+            self.broken(f"job {row.id} is acknowledged before it is durable")
+        self.accepted[row.id] = row
+
+    def acknowledged(self, attempts: list[int]) -> None:
+        """A worker may forget a task's own end only when the task was durably settled after it had begun."""
+        for attempt in attempts:
+            report = self.ends.get(attempt)
+            if report is None:
+                self.broken(f"attempt {attempt} is acknowledged but was not reported")
+            elif report.end in OWN_DOING:
+                fence = self.durable.fence.get((report.job, report.task), 0)
+                if attempt > fence:
+                    self.broken(f"attempt {attempt} is acknowledged, its result is not durable")
+
+    # -- at every step ------------------------------------------------------------------------------------
+
+    def check_machine(self, machine: Machine) -> None:
+        if found := violations(machine):
+            self.broken("; ".join(found))
+
+    def check_round(self, machine: Machine) -> None:
+        """After a round no worker idles that could run what waits, and whatever waits has a reason."""
+        for job in machine.jobs.values():
+            if job.id not in machine.ready:
+                continue
+            for worker in machine.workers.values():
+                if (
+                    worker.online
+                    and not worker.draining
+                    and worker.could_run(job.needs)
+                    and worker.id not in job.refused_by
+                    and worker.room(job.needs, 0) > 0
+                ):
+                    self.broken(f"worker {worker.id} idles while job {job.id} waits")
+
+    def check_reasons(self, machine: Machine, now: float) -> None:
+        for job in machine.jobs.values():
+            if len(job.ready) and not why_waiting(machine, job, now):
+                self.broken(f"job {job.id} waits without a reason")
+            for flight in job.flights.values():
+                if not why_under_way(flight, now):
+                    self.broken(f"task {job.id}.{flight.task} is under way without a word")
+
+    def check_restored(self, machine: Machine) -> None:
+        """A manager that starts knows exactly what was committed, of all jobs that are not over."""
+        for job in machine.jobs.values():
+            for first, last in job.row.ranges:
+                for number in range(first, last + 1):
+                    known = job.state_of(number)
+                    record = self.durable.records.get((job.id, number))
+                    if known != record and (
+                        record is not None or known in (TaskState.FINISHED, TaskState.FAILED)
+                    ):
+                        self.broken(f"task {job.id}.{number} is {record}, but {known} after a restart")
+                    spent = self.durable.spent.get((job.id, number), 0)
+                    if record is None and job.failures.get(number, 0) != spent:
+                        self.broken(f"task {job.id}.{number}: spent retries were miscounted at a restart")
+        for id in self.accepted:
+            over = all(
+                (id, number) in self.durable.records
+                for first, last in self.accepted[id].ranges
+                for number in range(first, last + 1)
+            )
+            if (id in machine.jobs) == over:
+                self.broken(f"job {id} {'is over and comes back' if over else 'is missing'} after a restart")
+
+    def check_end(self) -> None:
+        """All is over: every accepted task has its one record, and nothing is left behind."""
+        world = self.world
+        for id, row in self.accepted.items():
+            kept = world.store.outcomes(id, ranges=row.ranges, limit=10**9)
+            states = {(id, outcome.report.task): outcome.state for outcome in kept}
+            wanted = {task: state for task, state in self.durable.records.items() if task[0] == id}
+            if len(kept) != row.task_count or states != wanted:
+                self.broken(f"job {id}: its {row.task_count} tasks have {len(kept)} records in the store")
+            stored = world.store.job(id)
+            if stored is None or stored.ended_at is None:
+                self.broken(f"job {id} is over, but the store does not say so")
+        if self.durable.leases:
+            self.broken(f"leases were left open: {list(self.durable.leases.values())}")
+        machine = world.manager.machine if world.manager else None
+        if machine is None or machine.jobs or len(machine.ready):
+            self.broken("the machine did not forget what is over")
+            return
+        for worker in machine.workers.values():
+            if worker.flights or worker.used_millicpus or worker.used_mem_bytes:
+                self.broken(f"worker {worker.id} is still booked")
+        for node in world.workers:
+            if node.up and (node.agent.owed or not node.agent.idle):
+                self.broken(f"worker {node.name} still owes {list(node.agent.owed)}")

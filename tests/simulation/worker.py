@@ -1,0 +1,316 @@
+"""A worker's node: the real Agent, with a runner, a spool and a link that are simulated.
+
+What is on its disk (name, spool) outlives its process. The process may be killed at any moment; what ran then is
+gone, what had ended is in the spool.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from tercel.core.errors import PeerError
+from tercel.core.model import End, Needs, Report, WorkerInfo, WorkerState
+from tercel.runners.contract import Launch
+from tercel.wire.messages import (
+    PROTOCOL,
+    Ack,
+    Brief,
+    Bye,
+    Cancel,
+    Drain,
+    Forget,
+    FromManager,
+    FromWorker,
+    Hello,
+    Offer,
+    Presence,
+    Reports,
+    Returned,
+    Started,
+    TakeBack,
+    Welcome,
+)
+from tercel.worker.agent import Agent
+
+from .network import Link
+
+if TYPE_CHECKING:
+    from .world import World
+
+ANNOUNCED_AFTER_S = 0.1
+"""Attempts that last longer are announced as started."""
+KILL_S = 2.0
+RECONNECT_S = 5.0
+
+
+class Run:
+    """One attempt at the runner."""
+
+    __slots__ = ("began_at", "gone", "launch")
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.began_at = 0.0
+        self.gone = False
+        """Ended, killed or withdrawn: what was planned for it is off."""
+
+
+class SimWorker:
+    def __init__(self, world: "World", name: str, capacity: Needs) -> None:
+        self.world = world
+        self.base = name
+        self.name = name
+        self.capacity = capacity
+        self.spool: dict[int, Report] = {}
+        self.up = False
+        self.link: Link | None = None
+        self.welcomed = False
+        self.agent = Agent(capacity)
+        self._life = 0
+        """Counts processes: what was planned in an earlier one is off."""
+        self._lives = 0
+        self._names = 1
+        self._lanes: dict[int, deque[Run]] = {}
+        self._runs: dict[int, Run] = {}
+        self._outbox: list[FromWorker] = []
+        self._flushing = False
+
+    # -- its process --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self.up:
+            return
+        self.up = True
+        self._life += 1
+        self._lives += 1
+        self.agent = Agent(self.capacity)
+        self.agent.restore(self.spool.values())
+        self._lanes, self._runs, self._outbox = {}, {}, []
+        self.world.note("worker starts", self.name, "owes", list(self.agent.owed))
+        self._dial_after(0.01)
+
+    def kill(self) -> None:
+        """As kill -9: what runs is gone, what is on disk stays."""
+        if not self.up:
+            return
+        self.world.note("worker killed", self.name, "spool", list(self.spool))
+        self._exit()
+        if self.link is not None:
+            link = self.link
+            if self.world.rng.random() < 0.3:
+                link.go_dark()  # the whole node went: nobody closes its connections
+            else:
+                link.close_at_worker()
+
+    def lose_disk(self) -> None:
+        """It comes back as somebody else, or under its old name without its spool."""
+        self.world.note("worker loses its spool", self.name)
+        self.spool.clear()
+        if self.world.rng.random() < 0.7:
+            self._names += 1
+            self.name = f"{self.base}-{self._names}"
+
+    def drain(self) -> None:
+        if self.up and not self.agent.draining:
+            self.world.note("worker drains", self.name)
+            self._say_returned(self.agent.drain())
+            self._say(self.presence())
+            self._leave_if_settled()
+
+    def change_capacity(self, capacity: Needs) -> None:
+        """The node's owner is back at the keyboard, or has left."""
+        self.capacity = self.agent.capacity = capacity
+        if self.up:
+            self._say(self.presence())
+            self._launch()
+
+    def _leave_if_settled(self) -> None:
+        if self.agent.draining and self.agent.idle and not self.agent.owed and self.link and self.welcomed:
+            self._say(Bye("drained"))
+            self._flush(self._life)
+            self.world.note("worker leaves", self.name)
+            self.world.after(self.world.rng.uniform(1.0, 30.0), self.start)
+            link = self.link
+            self._exit()
+            if link is not None:
+                link.close_at_worker()
+
+    def _exit(self) -> None:
+        self.up = False
+        self._life += 1
+        for run in self._runs.values():
+            run.gone = True
+
+    def presence(self) -> Presence:
+        state = WorkerState.DRAINING if self.agent.draining else WorkerState.AVAILABLE
+        return Presence(state, self.capacity)
+
+    def holds(self, attempt: int) -> bool:
+        """Whether this node could still report the attempt."""
+        if attempt in self.spool:
+            return True
+        return self.up and any(held.attempt == attempt for held in self.agent.held())
+
+    # -- its link -----------------------------------------------------------------------------------------
+
+    def dial_soon(self) -> None:
+        """Its line is up again."""
+        self._dial_after(self.world.rng.uniform(0.1, RECONNECT_S))
+
+    def _dial_after(self, delay_s: float) -> None:
+        self.world.after(delay_s, self._dial, self._life)
+
+    def _dial(self, life: int) -> None:
+        if life != self._life or not self.up or self.link is not None:
+            return
+        manager = self.world.manager
+        down_s = self.world.unreachable_s(self)
+        if manager is None or down_s:
+            self._dial_after(down_s + self.world.rng.uniform(0.1, RECONNECT_S))
+            return
+        self.link = Link(self.world, self, manager)
+        self.welcomed = False
+        self._outbox = []
+        info = WorkerInfo(node=self.base, capacity=self.capacity)
+        hello = Hello(PROTOCOL, self.name, f"{self.base}#{self._lives}", info, self.agent.held())
+        self.link.send_up([hello])
+        self.world.after(10.0, self._welcome_overdue, self.link)
+
+    def _welcome_overdue(self, link: Link) -> None:
+        if self.link is link and not self.welcomed:
+            link.close_at_worker()
+
+    def unlinked(self, link: Link) -> None:
+        if self.link is link:
+            self.link, self.welcomed, self._outbox = None, False, []
+            self._dial_after(self.world.rng.uniform(0.01, RECONNECT_S))
+
+    def receive(self, link: Link, messages: list[FromManager]) -> None:
+        if self.link is not link or not self.up:
+            return
+        try:
+            for message in messages:
+                self._take(message)
+                if self.link is not link:
+                    return
+        except PeerError as error:
+            self.world.witness.broken(f"worker {self.name}: {error}")
+        self._launch()
+        self._leave_if_settled()
+
+    def _take(self, message: FromManager) -> None:
+        if not self.welcomed and not isinstance(message, Welcome):
+            raise PeerError(f"was sent {type(message).__name__} before Welcome")
+        match message:
+            case Welcome(_, _, drop):
+                self.welcomed = True
+                self._kill_runs(self.agent.on_welcome(drop))
+                for attempt in drop:
+                    self.spool.pop(attempt, None)
+                self._say(self.presence())
+                if self.agent.owed:
+                    self._say(Reports(list(self.agent.owed.values())))
+            case Brief():
+                self.agent.on_brief(message)
+            case Offer():
+                self._say_returned(self.agent.on_offer(message))
+            case TakeBack(attempts):
+                self._say_returned(self.agent.on_take_back(attempts))
+            case Cancel(attempts):
+                kill, returned = self.agent.on_cancel(attempts)
+                self._kill_runs(kill)
+                self._say_returned(returned)
+            case Ack(attempts):
+                self.agent.on_ack(attempts)
+                for attempt in attempts:
+                    # The real spool notes acknowledgements along with the next reports: a kill may undo them.
+                    if self.world.rng.random() < 0.8:
+                        self.spool.pop(attempt, None)
+            case Forget(job):
+                self.agent.on_forget(job)
+            case Drain():
+                self.drain()
+
+    def _say_returned(self, attempts: list[int]) -> None:
+        if attempts:
+            self._say(Returned(attempts))
+
+    def _say(self, message: FromWorker) -> None:
+        """What is said in one moment goes in one frame. Unlinked: the next Hello says it all anew."""
+        if self.link is None:
+            return
+        self._outbox.append(message)
+        if not self._flushing:
+            self._flushing = True
+            self.world.after(0.0, self._flush, self._life)
+
+    def _flush(self, life: int) -> None:
+        self._flushing = False
+        if life == self._life and self.link is not None and self.welcomed and self._outbox:
+            messages, self._outbox = self._outbox, []
+            self.link.send_up(messages)
+
+    # -- its runner ---------------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        for launch in self.agent.launches():
+            run = self._runs[launch.attempt] = Run(launch)
+            lane = self._lanes.setdefault(launch.lane, deque())
+            lane.append(run)
+            if len(lane) == 1:
+                self._begin(run)
+
+    def _begin(self, run: Run) -> None:
+        launch = run.launch
+        run.began_at = self.world.now
+        self.world.witness.began(self, launch)
+        lasts_s, end, code = self.world.play(self, launch)
+        self.world.after(lasts_s, self._ends, self._life, run, end, code)
+        if lasts_s > ANNOUNCED_AFTER_S:
+            self.world.after(ANNOUNCED_AFTER_S, self._announce, self._life, run)
+
+    def _announce(self, life: int, run: Run) -> None:
+        if life != self._life or run.gone:
+            return
+        attempt = run.launch.attempt
+        if news := self.agent.on_started([attempt]):
+            self._say(Started(news))
+        self._withdraw(self.agent.stuck([attempt]))
+
+    def _ends(self, life: int, run: Run, end: End, code: int) -> None:
+        if life == self._life and not run.gone:
+            self._conclude(run, end, code)
+
+    def _conclude(self, run: Run, end: End, code: int) -> None:
+        launch = run.launch
+        run.gone = True
+        del self._runs[launch.attempt]
+        lane = self._lanes[launch.lane]
+        lane.remove(run)
+        wall_s = self.world.now - run.began_at if run.began_at else 0.0
+        report = Report(launch.job, launch.task, launch.attempt, end, code, run.began_at, wall_s, 0.0, 0, "")
+        owed = self.agent.on_ended([report])
+        for one in owed:
+            self.world.witness.ended(one)
+            self.spool[one.attempt] = one
+        if owed and self.welcomed:
+            self._say(Reports(owed))
+        if lane and not lane[0].began_at:
+            self._begin(lane[0])
+        self._launch()
+        self._leave_if_settled()
+
+    def _kill_runs(self, attempts: list[int]) -> None:
+        for attempt in attempts:
+            run = self._runs[attempt]
+            delay_s = self.world.rng.uniform(0.0, KILL_S) if run.began_at else 0.0
+            self.world.after(delay_s, self._ends, self._life, run, End.CANCELLED, 15)
+
+    def _withdraw(self, attempts: list[int]) -> None:
+        for attempt in attempts:
+            run = self._runs[attempt]
+            if not run.began_at:
+                self.world.after(0.0, self._withdrawn, self._life, run)
+
+    def _withdrawn(self, life: int, run: Run) -> None:
+        if life == self._life and not run.gone and not run.began_at:
+            self._conclude(run, End.INTERRUPTED, 0)

@@ -1,0 +1,344 @@
+"""A whole pool in one process: clients, a manager, workers, lines between them, and everything that goes wrong.
+
+One seeded generator draws it all, so a seed is a story that can be told again. First comes chaos: jobs arrive and
+things break. Then calm: nothing breaks any more, everybody is up, and within a bounded time every accepted task
+must be over.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tercel.core.intervals import IntervalSet, Range
+from tercel.core.model import End, JobRow, JobSpec, Needs
+from tercel.runners.contract import Launch
+from tercel.stores.memory import MemoryStore
+
+from .manager import SimManager
+from .schedule import Schedule
+from .witness import Violation, Witness
+from .worker import SimWorker
+
+STEPS_MOST = 60_000
+"""Far more than any seed needs: whoever takes so many runs in circles."""
+
+
+class Faults:
+    """How often what goes wrong. Each seed turns only some of it on, so that rare pairs meet often."""
+
+    def __init__(self, rng: random.Random) -> None:
+        def sometimes(share: float, low: float, high: float) -> float:
+            return rng.uniform(low, high) if rng.random() < share else 0.0
+
+        self.latency_s = rng.choice((0.002, 0.05, 0.3))
+        self.frames = sometimes(0.4, 0.002, 0.05)
+        self.manager_crash = sometimes(0.5, 0.002, 0.04)
+        self.disk_full = sometimes(0.2, 0.02, 0.3)
+        self.interrupted = sometimes(0.3, 0.02, 0.2)
+        self.second_thoughts = sometimes(0.4, 0.1, 0.8)
+        """Jobs cancelled by their owner right after they were accepted."""
+        self.commit_s = rng.choice(((0.0005, 0.005), (0.005, 0.1), (0.1, 1.0)))
+        self.every_s: dict[str, float] = {
+            kind: rng.uniform(*spread)
+            for kind, share, spread in (
+                ("cut", 0.5, (2.0, 40.0)),
+                ("dark", 0.4, (5.0, 60.0)),
+                ("partition", 0.3, (10.0, 80.0)),
+                ("kill", 0.5, (3.0, 60.0)),
+                ("drain", 0.25, (10.0, 60.0)),
+                ("capacity", 0.2, (5.0, 40.0)),
+                ("cancel", 0.4, (2.0, 30.0)),
+                ("retry", 0.4, (2.0, 30.0)),
+            )
+            if rng.random() < share
+        }
+
+    def stop(self) -> None:
+        self.frames = self.manager_crash = self.disk_full = self.interrupted = self.second_thoughts = 0.0
+        self.every_s.clear()
+        self.latency_s = 0.01
+
+
+class Intent:
+    """A job that a client wants, and how its tasks will behave."""
+
+    def __init__(self, world: "World", number: int) -> None:
+        rng = world.rng
+        self.key = f"key-{number}"
+        self.job = 0
+        """Its id, once it was acknowledged."""
+        count = rng.choice((1, 2, 3, 5, 8, 12, 30))
+        ranges: tuple[Range, ...] = ((0, count - 1),)
+        if count > 2 and rng.random() < 0.3:
+            hole = rng.randrange(1, count - 1)
+            ranges = ((0, hole - 1), (hole + 2, count + 1))
+        self.ranges = ranges
+        self.max_running = rng.choice((0, 0, 0, 1, 2))
+        self.lasts_s = rng.choice(((0.001, 0.01), (0.02, 0.2), (0.02, 0.2), (0.001, 8.0), (2.0, 20.0)))
+        self.fails = rng.choice((0.0, 0.0, 0.2, 0.6, 1.0))
+        self.refused_by = [w.base for w in world.workers[1:] if rng.random() < 0.15]
+        self.spec = JobSpec(
+            argv=("work",),
+            cpus=rng.choice((0.5, 1.0, 1.0, 1.0, 2.0)),
+            mem_bytes=rng.choice((0, 0, 1, 3)),
+            priority=rng.choice((0, 1000, 1000, 2000)),
+            retries=rng.choice((0, 0, 1, 2)),
+        )
+
+    @property
+    def tasks(self) -> IntervalSet:
+        return IntervalSet(self.ranges)
+
+    @property
+    def most_work_s(self) -> float:
+        return len(self.tasks) * (self.spec.retries + 1) * self.lasts_s[1]
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.schedule = Schedule()
+        self.store = MemoryStore()
+        self.witness = Witness(self)
+        self.faults = Faults(rng)
+        self.grace_s = rng.choice((2.0, 20.0, 60.0))
+        self.chaos_s = rng.choice((20.0, 60.0, 120.0))
+        self.manager: SimManager | None = None
+        self.workers = [SimWorker(self, "w0", Needs(2000, 4))]
+        for number in range(1, rng.choice((1, 2, 3, 4))):
+            capacity = Needs(rng.choice((1000, 2000, 4000)), rng.choice((0, 2, 8)))
+            self.workers.append(SimWorker(self, f"w{number}", capacity))
+        self.intents = [Intent(self, number) for number in range(rng.choice((1, 2, 3, 5)))]
+        self._by_key = {intent.key: intent for intent in self.intents}
+        self._by_job: dict[int, Intent] = {}
+        self._unreachable_until: dict[str, float] = {}
+
+    @property
+    def now(self) -> float:
+        return self.schedule.now
+
+    def after(self, delay_s: float, do: Callable[..., None], *arguments: Any) -> None:
+        self.schedule.after(delay_s, do, *arguments)
+
+    def note(self, text: str, *details: Any) -> None:
+        self.schedule.note(text, *details)
+
+    # -- the story ----------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        self._start_manager()
+        for worker in self.workers:
+            self.after(self.rng.uniform(0.0, 5.0), worker.start)
+        for intent in self.intents:
+            self.after(self.rng.uniform(0.0, self.chaos_s * 0.7), self._submit, intent)
+        for kind, every_s in self.faults.every_s.items():
+            self.after(self.rng.expovariate(1 / every_s), self._go_wrong, kind)
+        self._play_until(self.now + self.chaos_s, lambda: False)
+        if self.rng.random() < 0.05:
+            self._long_night()
+        self._calm_down()
+        work_s = sum(intent.most_work_s for intent in self.intents)
+        if not self._play_until(self.now + work_s + 2 * self.grace_s + 60.0, self._all_over):
+            self.witness.broken(f"calm for long, and still not over: {self._unfinished()}")
+        if not self._play_until(self.now + 2 * self.grace_s + 60.0, self._all_quiet):
+            self.witness.check_end()
+            self.witness.broken("all is over, but something still moves")
+        self.witness.check_end()
+
+    def _play_until(self, until: float, over: Callable[[], bool]) -> bool:
+        while self.schedule.step(until):
+            if self.schedule.steps > STEPS_MOST:
+                self.witness.broken(f"{STEPS_MOST} steps and no end: {self._unfinished()}")
+            if over():
+                return True
+        self.schedule.now = max(self.now, until)
+        return over()
+
+    def _long_night(self) -> None:
+        """Nobody is reachable for so long that the manager forgets the workers it knew."""
+        self.note("long night")
+        self.faults.every_s.clear()
+        for worker in self.workers:
+            self._unreachable_until[worker.base] = self.now + 3900.0
+            if worker.link is not None:
+                worker.link.go_dark()
+        self._play_until(self.now + 3800.0, lambda: False)
+
+    def _calm_down(self) -> None:
+        self.note("calm")
+        self.faults.stop()
+        self._unreachable_until.clear()
+        if self.manager is None:
+            self._start_manager()
+        for worker in self.workers:
+            worker.start()
+            worker.dial_soon()
+
+    def _all_over(self) -> bool:
+        return all(intent.job for intent in self.intents) and all(
+            (id, number) in self.witness.durable.records
+            for id, row in self.witness.accepted.items()
+            for first, last in row.ranges
+            for number in range(first, last + 1)
+        )
+
+    def _all_quiet(self) -> bool:
+        manager = self.manager
+        return (
+            manager is not None
+            and not manager.machine.jobs
+            and not any(worker.flights for worker in manager.machine.workers.values())
+            and not self.witness.durable.leases
+            and not any(node.agent.owed or not node.agent.idle for node in self.workers if node.up)
+        )
+
+    def _unfinished(self) -> list[str]:
+        left = [f"{intent.key} was never accepted" for intent in self.intents if not intent.job]
+        for id, row in self.witness.accepted.items():
+            tasks = [
+                n
+                for first, last in row.ranges
+                for n in range(first, last + 1)
+                if (id, n) not in self.witness.durable.records
+            ]
+            if tasks:
+                left.append(f"job {id}: {tasks}")
+        return left
+
+    # -- clients ------------------------------------------------------------------------------------------
+
+    def _submit(self, intent: Intent) -> None:
+        """Until it is acknowledged, under the same key."""
+        if intent.job:
+            return
+        if self.manager is not None:
+            self.manager.submit(intent)
+        self.after(self.rng.uniform(1.0, 5.0), self._submit, intent)
+
+    def accepted(self, intent: Intent, row: JobRow) -> None:
+        intent.job = row.id
+        self.witness.accepted_job(row)
+        if self.rng.random() < self.faults.second_thoughts:
+            self.after(self.rng.uniform(0.0, 2 * self.faults.commit_s[1]), self._cancel, row.id, intent.tasks)
+
+    def _cancel(self, id: int, tasks: IntervalSet) -> None:
+        if self.manager is not None:
+            self.manager.cancel(id, tasks)
+
+    def retry(self, id: int, tasks: IntervalSet) -> None:
+        if self.manager is not None and self.faults.every_s:
+            self.manager.retry(id, tasks)
+
+    def _some_tasks(self) -> tuple[int, IntervalSet] | None:
+        known = [intent for intent in self.intents if intent.job]
+        if not known:
+            return None
+        intent = self.rng.choice(known)
+        tasks = intent.tasks
+        if self.rng.random() < 0.6:
+            tasks = IntervalSet((n, n) for n in tasks if self.rng.random() < 0.4)
+        return intent.job, tasks
+
+    # -- what goes wrong ----------------------------------------------------------------------------------
+
+    def _go_wrong(self, kind: str) -> None:
+        every_s = self.faults.every_s.get(kind)
+        if every_s is None:
+            return
+        self.after(self.rng.expovariate(1 / every_s), self._go_wrong, kind)
+        worker = self.rng.choice(self.workers)
+        match kind:
+            case "cut" if worker.link is not None:
+                self.note("cut", worker.name)
+                worker.link.cut()
+            case "dark" if worker.link is not None:
+                self.note("dark", worker.name)
+                worker.link.go_dark()
+            case "partition":
+                self._unreachable_until[worker.base] = self.now + self.rng.uniform(1.0, 2 * self.grace_s)
+                self.note("partition", worker.name)
+                if worker.link is not None:
+                    worker.link.go_dark()
+            case "kill":
+                worker.kill()
+                if self.rng.random() < 0.2:
+                    worker.lose_disk()
+                self.after(self.rng.uniform(0.1, 1.5 * self.grace_s), worker.start)
+            case "drain":
+                if self.manager is not None and self.rng.random() < 0.5:
+                    self.manager.drain(worker.name)
+                else:
+                    worker.drain()
+                self.after(self.rng.uniform(1.0, 60.0), self._end_drain, worker)
+            case "capacity" if worker is not self.workers[0]:
+                worker.change_capacity(Needs(self.rng.choice((500, 1000, 3000)), self.rng.choice((0, 2, 8))))
+            case "cancel" | "retry":
+                chosen = self._some_tasks()
+                if chosen is not None and self.manager is not None:
+                    (self.manager.cancel if kind == "cancel" else self.manager.retry)(*chosen)
+
+    def _end_drain(self, worker: SimWorker) -> None:
+        if worker.up and worker.agent.draining:
+            worker.kill()
+        worker.start()
+
+    def crash_manager(self, point: str) -> None:
+        if self.manager is not None:
+            self.note("manager crashes", point)
+            self.manager.die()
+            self.manager = None
+            self.store.crash()
+            self.witness.manager_crashed()
+            self.after(self.rng.choice((0.1, 2.0, 40.0)), self._start_manager)
+
+    def _start_manager(self) -> None:
+        if self.manager is None:
+            self.manager = SimManager(self)
+
+    def unreachable_s(self, worker: SimWorker) -> float:
+        """For how long its line will stay down."""
+        return max(0.0, self._unreachable_until.get(worker.base, 0.0) - self.now)
+
+    def commit_delay(self) -> float:
+        return self.rng.uniform(*self.faults.commit_s)
+
+    def disk_is_full(self) -> bool:
+        return bool(self.faults.disk_full) and self.rng.random() < self.faults.disk_full
+
+    def awaited(self, name: str) -> bool:
+        """Whether the manager should still wait for this worker."""
+        manager = self.manager
+        if manager is None:
+            return False
+        since = manager.away_since.get(name)
+        return name in manager.links or (since is not None and self.now < since + self.grace_s)
+
+    # -- what tasks do ------------------------------------------------------------------------------------
+
+    def play(self, worker: SimWorker, launch: Launch) -> tuple[float, End, int]:
+        """How long an attempt lasts and how it ends."""
+        row = self.store.job(launch.job)
+        assert row is not None
+        intent = self._by_key[row.key]
+        if worker.base in intent.refused_by:
+            return 0.0, End.REFUSED, 0
+        lasts_s = self.rng.uniform(*intent.lasts_s)
+        if self.faults.interrupted and self.rng.random() < self.faults.interrupted:
+            return lasts_s / 2, End.INTERRUPTED, 0
+        if self.rng.random() < intent.fails:
+            return (lasts_s, *self.rng.choice(((End.EXITED, 1), (End.SIGNALLED, 9), (End.TIMED_OUT, 0))))
+        return lasts_s, End.EXITED, 0
+
+
+def simulate(seed: int) -> int:
+    """Play one seed to its end. Returns the number of steps; raises Violation with the whole story."""
+    world = World(seed)
+    try:
+        world.run()
+    except Exception as error:
+        raise Violation(
+            f"seed {seed}: {error!r}\n\nlast events:\n{world.schedule.trace()}\n\n"
+            f"seed {seed}: {error!r}\n"
+            f"replay: pytest tests/simulation --seed {seed}"
+        ) from error
+    return world.schedule.steps
