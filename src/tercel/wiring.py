@@ -6,7 +6,6 @@ offline_tokens()  the tokens of a manager that is not running
 """
 
 import asyncio
-import fcntl
 import getpass
 import ipaddress
 import os
@@ -103,7 +102,7 @@ async def serving(
 ) -> AsyncIterator[Serving]:
     """Everything is released, in reverse order, however the block is left; nothing accepted is lost by it."""
     private_dir(options.data)
-    with _locked(options.data), _opened(options.data) as (store, loaded):
+    with _opened(options.data) as (store, loaded):
         keys = _keys(options.data)
         tokens = Tokens(loaded.tokens)
         _check_exposure(options, tokens)
@@ -130,18 +129,8 @@ async def serving(
 
 
 @contextmanager
-def _locked(data: Path) -> Iterator[None]:
-    """One manager per directory; the lock goes with the process, however it ends."""
-    with (data / "lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"another manager uses {data}; choose another directory with --data") from None
-        yield
-
-
-@contextmanager
 def _opened(data: Path) -> Iterator[tuple[SqliteStore, Loaded]]:
+    """One manager per directory: the store is owned by one process at a time, and let go however that ends."""
     store = SqliteStore(data / STORE_FILE)
     try:
         yield store, store.load()
@@ -300,5 +289,5 @@ class OfflineTokens:
 @contextmanager
 def offline_tokens(data: Path) -> Iterator[OfflineTokens]:
     private_dir(data)
-    with _locked(data), _opened(data) as (store, loaded):
+    with _opened(data) as (store, loaded):
         yield OfflineTokens(store, Tokens(loaded.tokens))

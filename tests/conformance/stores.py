@@ -1,6 +1,5 @@
 """What tests of stores share: values to keep, stores to keep them in, and every question at once."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +17,8 @@ FINISHED, FAILED, CANCELLED = TaskState.FINISHED, TaskState.FAILED, TaskState.CA
 class Kept(Protocol):
     """A store that can be lost and opened again."""
 
-    store: Store
+    @property
+    def store(self) -> Store: ...
 
     def reopen(self) -> Loaded:
         """As after the end of the process: what was not committed is gone."""
@@ -116,33 +116,27 @@ def token(name: str, role: Role = Role.USER) -> Token:
 
 def answers(store: Store, attempts: int = 0) -> dict[str, object]:
     """What the store says to every question about all it knows (and output of attempts up to a number)."""
-    ask: dict[str, Callable[[], object]] = {
-        "jobs": lambda: store.jobs(owner=None, before=None, limit=1000),
-        "page": lambda: store.jobs(owner="ada", before=3, limit=2),
+    told: dict[str, object] = {
+        "jobs": store.jobs(owner=None, before=None, limit=1000),
+        "page": store.jobs(owner="ada", before=3, limit=2),
     }
     for row in store.jobs(owner=None, before=None, limit=1000):
-        number, (low, high) = row.id, (row.ranges[0][0], row.ranges[-1][1])
-        ask |= {
-            f"{number}": lambda n=number: store.job(n),
-            f"{number} by key": lambda r=row: store.job_by_key(r.owner, r.key),
-            f"{number} lines": lambda n=number, a=low, b=high: [
-                store.lines(n, a, b),
-                store.lines(n, a + 1, b - 1),
-                [store.lines(n, t, t) for t in range(a, b + 1)],
-            ],
-            f"{number} outcomes": lambda n=number, a=low, b=high: store.outcomes(
-                n, ranges=[(a, b)], limit=1000
-            ),
-            f"{number} some": lambda n=number, a=low, b=high: [
-                store.outcomes(n, ranges=[(b - 2, b), (a, a + 3)], states=states, limit=limit)
+        job, first, last = row.id, row.ranges[0][0], row.ranges[-1][1]
+        tasks = range(first, last + 1)
+        told |= {
+            f"{job}": store.job(job),
+            f"{job} by key": store.job_by_key(row.owner, row.key),
+            f"{job} lines": [store.lines(job, first, last), store.lines(job, first + 1, last - 1)],
+            f"{job} line by line": [store.lines(job, task, task) for task in tasks],
+            f"{job} outcomes": store.outcomes(job, ranges=[(first, last)], limit=1000),
+            f"{job} some": [
+                store.outcomes(job, ranges=[(last - 2, last), (first, first + 3)], states=states, limit=limit)
                 for states in ((), (FINISHED,), (FAILED,), (CANCELLED, FAILED), (CANCELLED, FINISHED))
                 for limit in (0, 1, 4)
             ],
-            f"{number} ended": lambda n=number: [store.ended(n, state) for state in sorted(TERMINAL)],
-            f"{number} history": lambda n=number, a=low, b=high: [
-                store.history(n, t) for t in range(a, b + 1)
-            ],
+            f"{job} ended": [store.ended(job, state) for state in sorted(TERMINAL)],
+            f"{job} history": [store.history(job, task) for task in tasks],
         }
     for attempt in range(1, attempts + 1):
-        ask[f"output of {attempt}"] = lambda n=attempt: [store.output_segments(n, s) for s in ("out", "err")]
-    return {question: answer() for question, answer in ask.items()}
+        told[f"output of {attempt}"] = [store.output_segments(attempt, stream) for stream in ("out", "err")]
+    return told

@@ -394,7 +394,7 @@ async def test_what_tasks_leave_is_removed_and_links_are_not_followed(
     (precious / "data").write_text("mine")
     runner = SpawnerPool(tmp_path / "worker", "node-7")
     await runner.start(recorder)
-    deep = "import os\nfor i in range(1500): os.mkdir('deeper' * 20); os.chdir('deeper' * 20)"
+    deep = "import os\nfor i in range(300): os.mkdir('deeper' * 20); os.chdir('deeper' * 20)"
     runner.launch(
         [
             shell(

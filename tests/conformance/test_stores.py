@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tercel.core.changes import (
     AttemptSpent,
+    Change,
     Concluded,
     JobAdded,
     JobEnded,
@@ -45,7 +46,7 @@ from tests.conformance.stores import (
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
-    kept = KeptInMemory() if request.param == "memory" else KeptInSqlite(tmp_path / "store.db")
+    kept: Kept = KeptInMemory() if request.param == "memory" else KeptInSqlite(tmp_path / "store.db")
     yield kept
     kept.store.close()
 
@@ -497,7 +498,7 @@ def test_changes_of_a_task_are_applied_in_their_order(kept: Kept) -> None:
 def test_a_batch_handed_over_twice_is_the_same_as_once(kept: Kept) -> None:
     """After a commit that failed, or only seemed to."""
     hand_over(kept.store, job(1, (0, 99)), Concluded(outcome(1, attempt=10, state=FAILED)), cancelled(20, 29))
-    batch = [
+    batch: list[Change] = [
         job(2),
         Leased(lease(5)),
         Reopened(1, ((1, 1), (22, 25))),

@@ -6,8 +6,9 @@ committed N   it is committed
 
 import sys
 
+from tercel.core.changes import Concluded
 from tercel.stores.sqlite import SqliteStore
-from tests.conformance.stores import Concluded, hand_over, job, outcome
+from tests.conformance.stores import hand_over, job, outcome
 
 
 def say(what: str, number: int) -> None:

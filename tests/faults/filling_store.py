@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tercel.core.changes import Change
+from tercel.core.changes import Change, Concluded
 from tercel.core.errors import StoreFull
 from tercel.core.model import Output
 from tercel.stores.sqlite import SqliteStore
-from tests.conformance.stores import FINISHED, Concluded, answers, hand_over, job, outcome
+from tests.conformance.stores import FINISHED, answers, hand_over, job, outcome
 
 DIRECTORY = Path(sys.argv[1])
 FILLER = b"x" * 2000

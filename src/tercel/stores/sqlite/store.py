@@ -43,6 +43,8 @@ class SqliteStore(Store):
         self._workers = WorkerIds(self._writer)
         self._readers = Readers(self._path)
         self._lines = Lines(self._readers)
+        self._spoilt = False
+        """What is in the transaction was to be undone and could not be."""
         self._closed = False
 
     # --- keeping
@@ -82,6 +84,8 @@ class SqliteStore(Store):
 
     def write(self, changes: Sequence[Change]) -> None:
         try:
+            if self._spoilt:
+                self._undo()
             if not self._writer.in_transaction:
                 self._writer.execute(queries.BEGIN)
             writing.apply(self._writer, self._workers, changes)
@@ -92,7 +96,7 @@ class SqliteStore(Store):
             raise
 
     def commit(self) -> None:
-        if not self._writer.in_transaction:
+        if self._spoilt or not self._writer.in_transaction:
             return
         try:
             self._writer.execute(queries.COMMIT)
@@ -101,14 +105,17 @@ class SqliteStore(Store):
             raise faults.translated(error, self._path) from error
 
     def _roll_back(self) -> None:
-        # Ids given in the transaction go with it.
-        self._workers.clear()
+        self._spoilt = True
         try:
-            if self._writer.in_transaction:  # SQLite ends it by itself after some errors
-                self._writer.execute(queries.ROLLBACK)
+            self._undo()
         except sqlite3.Error:
-            # A rollback that fails has still ended the transaction; what is wrong shows at the next one.
-            pass
+            pass  # tried again before anything else is written; until then nothing is committed
+
+    def _undo(self) -> None:
+        self._workers.clear()  # numbers given in the transaction go with it
+        if self._writer.in_transaction:  # SQLite ends it by itself after some errors
+            self._writer.execute(queries.ROLLBACK)
+        self._spoilt = False
 
     def close(self) -> None:
         if self._closed:
