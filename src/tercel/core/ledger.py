@@ -149,9 +149,8 @@ class Job:
             (self.failed, failed),
             (self.cancelled, cancelled),
         ):
-            for first, last in ranges:
-                members.add_range(first, last)
-                self.ready.discard_range(first, last)
+            members.update(IntervalSet(ranges))
+            self.ready.difference_update(members)
 
 
 class Worker:
