@@ -86,6 +86,21 @@ def test_a_torn_last_record_is_cut_off_and_what_follows_is_kept(
         assert _attempts(opened().load()) == [1, 4]
 
 
+def test_what_stood_behind_a_damaged_record_does_not_reappear(
+    opened: Callable[[], Spool], path: Path
+) -> None:
+    first = opened()
+    for number in (1, 2, 3):
+        first.append([report(number)])
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF  # in the second of three records of one length
+    path.write_bytes(data)
+    again = opened()
+    assert _attempts(again.load()) == [1]
+    again.append([report(4)])
+    assert _attempts(opened().load()) == [1, 4]
+
+
 @given(st.binary(max_size=200), st.integers(0, 400), st.integers(0, 255))
 def test_any_damage_leaves_a_readable_beginning(
     tmp_path_factory: pytest.TempPathFactory, tail: bytes, at: int, value: int

@@ -95,6 +95,21 @@ async def test_reports_that_come_in_quick_succession_share_frames(tmp_path: Path
 
 
 @virtual
+async def test_a_full_batch_does_not_wait_for_its_time(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, cpus=100)
+    link = await stage.joined()
+    await link.offer(0, 99)
+    await stage.runner.until_running(199)
+    await asyncio.sleep(1)
+    before = now()
+    for attempt in range(100, 200, conversation.BATCH_REPORTS):
+        stage.runner.end(*range(attempt, min(200, attempt + conversation.BATCH_REPORTS)))
+        await link.expect(Reports)
+        assert attempt > 195 or now() == before
+    await stage.killed()
+
+
+@virtual
 async def test_presence_goes_along_when_the_state_changes(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     link = await stage.joined()

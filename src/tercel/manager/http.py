@@ -97,6 +97,8 @@ class _Api:
             asked = f"{request.method} {request.path[:200]!r}"
             allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
             return problem(error.status, error.reason, f"{asked}: {error.reason}", headers=allowed)
+        except ConnectionError:
+            return problem(400, "gone", "the client did not wait for its answer")  # nobody to tell
         except Exception:
             log.exception("%s %.200r failed", request.method, request.path)
             return problem(500, "our mistake", "the manager's log says more")

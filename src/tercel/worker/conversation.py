@@ -3,7 +3,7 @@
     greet   Hello -> Welcome (or Refused), within WELCOME_LIMIT_S
     run     three tasks until one of them ends
               receive   hands every frame to the worker
-              send      sends what the outbox contains: one frame at a time, at most one per PACE_S
+              send      sends what the outbox contains: one frame at a time, one per PACE_S while they are small
               watch     beats; and ends the link when the manager was silent for three beats
 
 Knows the heartbeat and the order of a conversation, not what the messages mean to the worker.
@@ -22,6 +22,8 @@ from tercel.worker.outbox import Outbox, ReadSegments
 
 PACE_S = 0.005
 """Frames follow one another no faster: what comes in between shares the next. A lone message goes at once."""
+BATCH_REPORTS = 32
+"""With so many reports a frame is worth sending before its time."""
 WELCOME_LIMIT_S = 10.0
 MISSED_BEATS = 3
 HEARTBEAT_MOST_S = 3600.0
@@ -47,6 +49,7 @@ class Conversation:
         self._heartbeat_s = 0.0
         self._first: list[FromManager] = []
         self._awake = asyncio.Event()
+        self._batch_full = asyncio.Event()
 
     # -- what the worker says; all but the reports also before it is welcome, to be sent after that -------
 
@@ -65,6 +68,8 @@ class Conversation:
     def reports(self, reports: list[Report]) -> None:
         self._outbox.add_reports(reports)
         self._awake.set()
+        if self._outbox.small_reports >= BATCH_REPORTS:
+            self._batch_full.set()
 
     def tail(self, data: TailData) -> None:
         self._outbox.add_tail(data)
@@ -116,13 +121,21 @@ class Conversation:
         while True:
             await self._awake.wait()
             if (pause_s := sent_at + PACE_S - loop.time()) > 0:
-                await asyncio.sleep(pause_s)
+                await self._pause(pause_s)
             self._awake.clear()
+            self._batch_full.clear()
             while messages := self._next_frame(loop.time()):
                 await self._link.send(messages)
                 if isinstance(messages[-1], Bye):
                     return
             sent_at = loop.time()
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._batch_full.wait()
+        except TimeoutError:
+            pass  # small, but its time has come
 
     def _next_frame(self, now: float) -> list[FromWorker]:
         """Presence goes along when it changed, and with every beat."""

@@ -76,6 +76,11 @@ class Outbox:
         """Said last, when all else is."""
         self._bye = bye
 
+    @property
+    def small_reports(self) -> int:
+        """How many small reports wait."""
+        return len(self._reports)
+
     # -- frames -------------------------------------------------------------------------------------------
 
     def take(self) -> list[FromWorker]:

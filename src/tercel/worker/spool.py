@@ -128,9 +128,9 @@ class Spool:
 
     def _write(self, payload: bytes) -> bool:
         try:
+            # Half a record that could not be written whole is no harm to a reader, and overwritten by the next.
             self._size = _write_at(self._fd, payload, self._size)
         except OSError as error:
-            self._cut_off()
             if not self._full:
                 log.warning(
                     "Cannot write %s: %s. Results are kept in memory until it works again; "
@@ -144,13 +144,6 @@ class Spool:
             log.info("%s can be written again.", self._path)
         self._full = False
         return True
-
-    def _cut_off(self) -> None:
-        """Half a record may stand at the end: harmless to a reader, overwritten by the next."""
-        try:
-            os.ftruncate(self._fd, self._size)
-        except OSError as error:
-            log.debug("could not cut off half a record: %s", error)
 
 
 def _write_at(fd: int, payload: bytes, at: int) -> int:
