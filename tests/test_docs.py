@@ -1,0 +1,30 @@
+"""What docs/reference says is what the code says."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def generator() -> object:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["cli.md", "http.md", "states.md"])
+def test_the_reference_is_as_the_code_would_write_it(name: str) -> None:
+    pages = generator().PAGES  # type: ignore[attr-defined]
+    assert (ROOT / "docs" / "reference" / name).read_text() == pages[name](), "run `python docs/generate.py`"
+
+
+def test_every_link_in_the_documents_leads_somewhere() -> None:
+    import re
+
+    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
