@@ -94,6 +94,26 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def rss_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def connections(pid: int, port: int) -> int:
+    """How many established connections to that port the process has."""
+    inodes = set()
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        columns = line.split()
+        if columns[3] == "01" and int(columns[2].partition(":")[2], 16) == port:
+            inodes.add(f"socket:[{columns[9]}]")
+    found = 0
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found += str(entry.readlink()) in inodes
+        except FileNotFoundError:
+            continue  # closed meanwhile
+    return found
+
+
 class Process:
     """A command, with its stdout and stderr in files."""
 

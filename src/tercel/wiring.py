@@ -63,8 +63,10 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 class Serving:
     """A manager that runs."""
 
-    def __init__(self, manager: Manager, keys: "_Keys", url: str, access: Path, resumed_tasks: int) -> None:
-        self.url = url
+    def __init__(
+        self, manager: Manager, keys: "_Keys", door: "_Door", access: Path, resumed_tasks: int
+    ) -> None:
+        self.url = door.url
         self.token = keys.admin
         self.worker_token = keys.worker
         self.access = access
@@ -74,6 +76,7 @@ class Serving:
         """The one in this process, if any."""
         self._work: asyncio.Task[None] | None = None
         self._manager = manager
+        self._door = door
 
     def has_worker(self, worker: Worker, work: "asyncio.Task[None]") -> None:
         self.worker, self._work = worker, work
@@ -88,6 +91,12 @@ class Serving:
             finally:
                 self._manager.hub.unsubscribe(subscription)
         await self._manager.settled()
+
+    async def wait_unused(self, patience_s: float) -> None:
+        """Until nobody is connected, or so long: who waited for a job still wants to read what it left."""
+        until = time.monotonic() + patience_s
+        while self._door.connections and time.monotonic() < until:  # noqa: ASYNC110 - aiohttp does not tell
+            await asyncio.sleep(0.005)
 
     async def drain(self) -> None:
         """Let what runs in this process end and be reported; the rest stays for the next start."""
@@ -110,12 +119,16 @@ async def serving(
             tokens.add_own(token)
         manager = Manager(options, store, loaded)
         resumed = sum(job.task_count - job.ended_count for job in manager.machine.jobs.values())
-        async with _listening(options, manager, tokens) as url, _running(manager.run()):
+        async with _listening(options, manager, tokens) as door, _running(manager.run()):
             access = Access(
-                url=url, token=keys.admin, worker_token=keys.worker, pid=os.getpid(), data=str(options.data)
+                url=door.url,
+                token=keys.admin,
+                worker_token=keys.worker,
+                pid=os.getpid(),
+                data=str(options.data),
             )
             path = write_access(access)
-            serving = Serving(manager, keys, url, path, resumed)
+            serving = Serving(manager, keys, door, path, resumed)
             try:
                 if local_worker is None:
                     yield serving
@@ -186,8 +199,21 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+class _Door:
+    """Where a manager listens."""
+
+    def __init__(self, url: str, runner: Runner) -> None:
+        self.url = url
+        self._runner = runner
+
+    @property
+    def connections(self) -> int:
+        """Clients and workers that are connected at this moment."""
+        return len(self._runner.server.connections) if self._runner.server is not None else 0
+
+
 @asynccontextmanager
-async def _listening(options: ManagerOptions, manager: Manager, tokens: Tokens) -> AsyncIterator[str]:
+async def _listening(options: ManagerOptions, manager: Manager, tokens: Tokens) -> AsyncIterator[_Door]:
     runner = Runner(application(manager, tokens))
     await runner.setup()
     try:
@@ -199,7 +225,7 @@ async def _listening(options: ManagerOptions, manager: Manager, tokens: Tokens) 
                 f"cannot listen on {options.host} port {options.port}: {error.strerror or error}", "port"
             ) from None
         host, port = runner.addresses[0][:2]
-        yield f"http://{_shown(host)}:{port}"
+        yield _Door(f"http://{_shown(host)}:{port}", runner)
     finally:
         await runner.cleanup()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.nat import WORKER, NatLab
-from tests.lab import HASTY, RECORD, becomes, names
+from tests.lab import HASTY, RECORD, Process, becomes, names
 
 TASKS = 6
 LISTEN = (
@@ -16,12 +16,13 @@ LISTEN = (
 DIAL = f"import socket; socket.create_connection(('{WORKER}', 9999), timeout=3)"
 
 
-async def start(lab: NatLab) -> None:
+async def start(lab: NatLab) -> Process:
     """A manager that listens beyond its own machine, for which a token must exist."""
     lab.ok("token", "create", "--role", "worker", "--data", str(lab.data))
     await lab.manager_up("--host", lab.host, "--heartbeat", "0.5s", "--grace", "1h")
-    lab.worker("w", 2, "", *HASTY)
+    worker = lab.worker("w", 2, "", *HASTY)
     await online(lab, 1)
+    return worker
 
 
 async def online(lab: NatLab, count: int) -> None:
@@ -40,7 +41,7 @@ async def counts(lab: NatLab, id: int, **wanted: int) -> None:
 @pytest.mark.parametrize("how", ["cut", "drop", "reset"])
 async def test_a_worker_behind_nat_recovers_by_itself(nat_lab: NatLab, how: str) -> None:
     lab = nat_lab
-    await start(lab)
+    worker = await start(lab)
     lab.watch_records()
     line = f"while [ ! -e go ]; do sleep 0.02; done; {RECORD}"
     id = lab.json("submit", "--array", f"0-{TASKS - 1}", line)["id"]
@@ -48,6 +49,7 @@ async def test_a_worker_behind_nat_recovers_by_itself(nat_lab: NatLab, how: str)
 
     lab.network.break_link(how)
     await online(lab, 0)
+    await worker.says("Lost the link")
     (lab.work / "go").touch()
     await lab.ran(f"{id}.0", f"{id}.1")
     assert lab.json("show", str(id))["counts"]["finished"] == 0

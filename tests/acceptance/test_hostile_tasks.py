@@ -4,12 +4,11 @@ import asyncio
 import subprocess
 import sys
 
-import psutil
 import pytest
 
 from tercel.core.model import DEFAULT_OUTPUT_LIMIT_BYTES
 from tercel.core.states import TaskState
-from tests.lab import HASTY, RECORD, Lab, assert_all_finished, becomes, eventually, is_running, marked, names
+from tests.lab import HASTY, RECORD, Lab, assert_all_finished, becomes, is_running, marked, names, rss_bytes
 
 ORDINARY = 200
 GIB = 2**30
@@ -36,7 +35,7 @@ async def test_tasks_that_misbehave_harm_nobody_else(lab: Lab) -> None:
     manager = await lab.manager_up("--heartbeat", "1s", "--grace", "60s")
     workers = [lab.worker(name, 2, "", *HASTY) for name in ("one", "two")]
     await lab.workers_online(2)
-    before = psutil.Process(manager.pid).memory_info().rss
+    before = rss_bytes(manager.pid)
 
     flood = await lab.submit(lab.shell(FLOOD, priority=1))
     stubborn = await lab.submit(lab.shell(STUBBORN, priority=1, kill_grace_s=0.5))
@@ -87,10 +86,7 @@ async def test_tasks_that_misbehave_harm_nobody_else(lab: Lab) -> None:
     await becomes(lambda: not marked(f"TERCEL_SANDBOX={lab.root}/"), "no process of any task is left")
     assert all(worker.alive for worker in workers)
 
-    async def settled() -> bool:
-        return psutil.Process(manager.pid).memory_info().rss < before + MANAGER_GROWTH_BYTES
-
-    await eventually(settled, "the manager's memory stays bounded")
+    assert rss_bytes(manager.pid) < before + MANAGER_GROWTH_BYTES
 
 
 def raw_logs(lab: Lab, name: str) -> "subprocess.CompletedProcess[bytes]":
@@ -120,7 +116,7 @@ async def test_a_fork_storm_is_ended_with_its_task(lab: Lab) -> None:
 @pytest.mark.must("g")
 async def test_floods_at_every_slot_leave_the_manager_answering(lab: Lab) -> None:
     manager = await lab.manager_up("--heartbeat", "1s", "--grace", "60s")
-    before = psutil.Process(manager.pid).memory_info().rss
+    before = rss_bytes(manager.pid)
     lab.worker("w", 4, "", *HASTY)
     await lab.workers_online(1)
     # Incompressible, and as much as is kept of each: the worst that outputs can be for the manager's disk and memory.
@@ -139,4 +135,4 @@ async def test_floods_at_every_slot_leave_the_manager_answering(lab: Lab) -> Non
         await assert_all_finished(client, id, 16)
         sizes = [sum([len(piece) async for piece in client.logs(id, task)]) for task in range(16)]
     assert sizes == [DEFAULT_OUTPUT_LIMIT_BYTES] * 16
-    assert psutil.Process(manager.pid).memory_info().rss < before + MANAGER_GROWTH_BYTES
+    assert rss_bytes(manager.pid) < before + MANAGER_GROWTH_BYTES

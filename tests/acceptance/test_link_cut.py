@@ -33,6 +33,7 @@ async def test_work_goes_on_while_the_link_is_down_and_is_not_redone(lab: Lab, h
 
         await broken(proxy, how)
         await lab.workers_online(0)
+        await worker.says("Lost the link" if how == "cut" else "the manager was silent")
         (lab.work / "go").touch()
         await lab.ran(f"{id}.0", f"{id}.1")
         async with lab.client() as client:
@@ -151,39 +152,44 @@ esac
 async def test_late_results_of_a_worker_whose_tasks_went_elsewhere_are_recognised(lab: Lab, how: str) -> None:
     """All three tasks end on the worker that is away. When it comes back,
 
-    task 0   has been run again elsewhere and has ended: its late result is dropped
-    task 1   is being run again: the late result counts, and the second attempt is ended
-    task 2   has not been run again: the late result counts
+    redone 0   has been run again elsewhere and has ended: its late result is dropped
+    redone 1   is being run again: the late result counts, and the second attempt is ended
+    kept 0     has not been run again, for no other worker has the memory: the late result counts
     """
     await lab.manager_up("--heartbeat", "0.3s", "--grace", "0.2s")
     lab.watch_records()
     async with proxy_to(lab.port) as proxy:
-        here = lab.worker("here", 1, "", *HASTY)
+        here = lab.worker("here", 1, "", *HASTY, "--mem", "100M")
         await lab.workers_online(1)
         blocker = await lab.submit(lab.shell("while [ ! -e unblock ]; do sleep 0.02; done", priority=0))
         await lab.running(blocker, 1)
-        away = lab.worker("away", 3, proxy.url, *HASTY)
+        away = lab.worker("away", 3, proxy.url, *HASTY, "--mem", "200M")
         await lab.workers_online(2)
-        id = await lab.submit(lab.shell(PARTED, array="0-2", kill_grace_s=0.2))
-        await lab.running(id, 3)
+        redone = await lab.submit(lab.shell(PARTED, array="0-1", kill_grace_s=0.2))
+        kept = await lab.submit(lab.shell(PARTED, mem_bytes=150 * 2**20))
+        await lab.running(redone, 2)
+        await lab.running(kept, 1)
 
         await broken(proxy, how)
-        await all_ready(lab, id, 3)
+        await all_ready(lab, redone, 2)
+        await all_ready(lab, kept, 1)
         (lab.work / "go").touch()
-        await becomes(lambda: not lab.worker_processes("away"), "all three have ended over there")
+        await becomes(lambda: lab.reports_owed("away") == 3, "all three have ended over there")
         (lab.work / "unblock").touch()
         second = int(await becomes(lambda: read(lab, "second"), "task 1 runs for the second time"))
-        assert await finished_names(lab, id) == {f"{id}.0"}
+        assert await finished_names(lab, redone) == {f"{redone}.0"}
         await proxy.heal()
-        await lab.done([id])
+        await lab.done([redone, kept])
 
         async with lab.client() as client:
-            await assert_all_finished(client, id, 3)
-            outputs = [task.stdout for task in (await client.tasks(id, outputs=True)).tasks]
-            attempts = [(await client.task(id, number)).attempts for number in range(3)]
+            await assert_all_finished(client, redone, 2)
+            await assert_all_finished(client, kept, 1)
+            outputs = [task.stdout for task in (await client.tasks(redone, outputs=True)).tasks]
+            outputs += [task.stdout for task in (await client.tasks(kept, outputs=True)).tasks]
+            tasks = [await client.task(*name) for name in ((redone, 0), (redone, 1), (kept, 0))]
         assert outputs == ["here\n", "away\n", "away\n"]
-        assert [len(history) for history in attempts] == [1, 1, 1], "one record each"
-        assert lab.runs() == {f"{id}.0": 2, f"{id}.1": 2, f"{id}.2": 1}
+        assert [len(task.attempts) for task in tasks] == [1, 1, 1], "one record each"
+        assert lab.runs() == {f"{redone}.0": 2, f"{redone}.1": 2, f"{kept}.0": 1}
         assert not lab.replaced_records()
         await becomes(lambda: not is_running(second), "the attempt that is not wanted any more is ended")
         await becomes(lambda: lab.reports_owed("away") == 0, "every report was acknowledged")

@@ -28,11 +28,11 @@ def daemons(lab: Lab) -> list[int]:
 
 
 def kill_with_its_spawners(worker: Process) -> None:
-    """As a node's power failure does, except for what tasks have started."""
-    spawners = children(worker.pid)
-    worker.kill()
-    for pid in spawners:
+    """All at once: neither has the time to end what the other leaves. Only what tasks have started is left."""
+    worker.signal(signal.SIGSTOP)
+    for pid in children(worker.pid):
         os.kill(pid, signal.SIGKILL)
+    worker.kill()
 
 
 @pytest.mark.must("b")
@@ -80,7 +80,7 @@ async def test_nothing_of_a_killed_worker_lives_on(lab: Lab) -> None:
     spawners = children(victim.pid)
     family = [*spawners, *lab.worker_processes("victim"), *daemons(lab)]
     assert len(family) >= 8
-    assert all(is_running(pid) for pid in family)
+    assert all(is_running(pid) for pid in [*spawners, *daemons(lab)])
 
     victim.kill()
 
@@ -103,6 +103,7 @@ async def test_a_worker_restarted_in_its_directory_goes_on_at_once(lab: Lab) -> 
 
     kill_with_its_spawners(victim)
     await lab.workers_online(0)
+    assert [pid for pid in orphans if is_running(pid)], "nobody was left to end them"
     lab.worker("victim", 2, "", *HASTY)
     await becomes(lambda: not [pid for pid in orphans if is_running(pid)], "what the first one left is ended")
     await lab.running(id, 2)

@@ -8,6 +8,7 @@ Waiting is for something to become true, never for time to pass.
 """
 
 import asyncio
+import io
 import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from tercel.core.errors import PassingFault
 from tercel.core.invariants import violations
@@ -100,9 +102,7 @@ class House:
         if token is not None:
             sent["Authorization"] = f"Bearer {token or self.admin}"
         if json is not None:
-            body = msgspec.json.encode(json)
-        from yarl import URL
-
+            body = io.BytesIO(msgspec.json.encode(json))
         url = URL(self.url + path, encoded=True)
         async with self.client.request(method, url, data=body, headers=sent) as response:
             return Answer(response.status, dict(response.headers), await response.read())
@@ -183,9 +183,9 @@ class House:
     async def still_works(self) -> None:
         """Sound, and a task goes all the way through it: what was tried before has harmed nobody else."""
         await self.sound()
-        honest = await self.worker(cpus=4)
-        # Alone of its kind, so that no other worker of the test could be given it.
+        # Before all others, and too large for the other workers of a test.
         job = await self.submit(array="0-2", cpus=4, priority=0)
+        honest = await self.worker(cpus=4)
         for _ in range(3):
             offer = await honest.offered(job.id)
             await honest.report(offer)
@@ -208,34 +208,44 @@ class House:
 
 
 class Disk:
-    """The manager's disk in the hands of a test: commits wait, or fail, until they are let."""
+    """The manager's disk in the hands of a test: commits wait, one by one, or fail."""
 
     def __init__(self, house: House) -> None:
         self._store = house.manager.store
         self._commit = self._store.commit
-        self._free = threading.Event()
-        self._free.set()
+        self._held = False
+        self._permits = threading.Semaphore(0)
         self._fault: Exception | None = None
         self._loop = asyncio.get_running_loop()
-        self.reached = asyncio.Event()
-        """A commit waits."""
+        self._waiting = asyncio.Event()
         self._store.commit = self._commit_when_let  # type: ignore[method-assign]
 
     def _commit_when_let(self) -> None:
-        if not self._free.is_set():
-            self._loop.call_soon_threadsafe(self.reached.set)
-        assert self._free.wait(PATIENCE_S)
+        if self._held:
+            self._loop.call_soon_threadsafe(self._waiting.set)
+            assert self._permits.acquire(timeout=PATIENCE_S)
         if self._fault is not None:
             self._store._roll_back()  # type: ignore[attr-defined]
             raise self._fault
         self._commit()
 
     def hold(self) -> None:
-        self.reached.clear()
-        self._free.clear()
+        self._held = True
+
+    async def reached(self) -> None:
+        """Until a commit waits."""
+        async with asyncio.timeout(PATIENCE_S):
+            await self._waiting.wait()
+
+    def step(self) -> None:
+        """Let the one commit go that waits."""
+        self._waiting.clear()
+        self._permits.release()
 
     def release(self) -> None:
-        self._free.set()
+        """Let it go, and all that follow."""
+        self._held = False
+        self._permits.release()
 
     def fail(self, fault: Exception | None) -> None:
         self._fault = fault

@@ -93,7 +93,7 @@ async def nursery_of(lab: Lab) -> AsyncIterator[Nursery]:
     finally:
         if nursery.alive:
             await nursery.kill()
-        await process.communicate()  # closes its stdin, which ends it
+        await process.communicate(b"")  # closes its stdin, which ends it
 
 
 class Campaign:
@@ -112,7 +112,7 @@ class Campaign:
         self._expect(retried, 2)
         large = await self._submit("large", LARGE)
         self._expect(large, 1)
-        lasting = await self._submit("lasting", LASTING, kill_grace_s=0.2, priority=10)
+        lasting = await self._submit("lasting", LASTING, kill_grace_s=0.2, priority=2000)
         await self.lab.done([plain, retried, large])
         # Both run by now, and must not run again after having been cancelled.
         await self.lab.ran(f"{lasting}.0", f"{lasting}.1")

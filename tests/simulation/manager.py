@@ -319,11 +319,7 @@ class SimManager:
             case Offered(lease):
                 job = self.machine.jobs.get(lease.job)
                 if job is None:
-                    # Cancelled while its lease was being saved: it never leaves, so it is back at once.
-                    attempts = range(lease.id, lease.id + lease.last - lease.first + 1)
-                    self.machine.on_returned(lease.worker, attempts)
-                    self._awake = True
-                    return []
+                    return []  # cancelled while its lease was being saved: the Cancel that follows brings it back
                 offer = Offer(lease.job, lease.first, lease.last, lease.id)
                 if lease.job in link.briefed:
                     return [offer]

@@ -89,16 +89,21 @@ def what_is_due_to_a_dead_link_is_sent_on_the_next(patch: Patch) -> None:
 
 
 @mutant
-def a_lease_of_a_cancelled_job_is_never_given_back(patch: Patch) -> None:
-    messages = SimManager._messages
+def what_is_due_to_a_dead_link_is_sent_after_the_welcome_of_another(patch: Patch) -> None:
+    link_of = SimManager._link_of
 
-    def forgetful(self: SimManager, effect: Any, link: Link) -> Any:
-        on_returned, self.machine.on_returned = self.machine.on_returned, lambda *_: None  # type: ignore[method-assign]
-        found = messages(self, effect, link)
-        self.machine.on_returned = on_returned  # type: ignore[method-assign]
-        return found
+    def careless(self: SimManager, effect: Any) -> Link | None:
+        link = link_of(self, effect)
+        if link is not None and isinstance(effect, Welcomed):
+            link.welcomed = True
+        return link
 
-    patch.setattr(SimManager, "_messages", forgetful)
+    patch.setattr(SimManager, "_link_of", careless)
+
+
+@mutant
+def an_offer_that_was_never_sent_stays_booked(patch: Patch) -> None:
+    patch.setattr(Agent, "_unknown", lambda *_: [])
 
 
 @mutant
@@ -126,6 +131,7 @@ def late_reports_are_not_fenced(patch: Patch) -> None:
             book = LeaseBook(Lease(report.attempt, worker.id, job.id, report.task, report.task))
             flight = Flight(job, report.task, report.attempt, worker, book)
             job.strays.setdefault(report.task, []).append(flight)
+            self._strays[report.attempt] = flight
         return flight
 
     patch.setattr(Machine, "_claim", gullible)
@@ -317,7 +323,11 @@ def gaps_between_frames_are_not_noticed(patch: Patch) -> None:
 
 @mutant
 def a_lost_attempt_closes_no_lease(patch: Patch) -> None:
-    patch.setattr(Machine, "_conclude_strays", lambda self, job, task, _: job.strays.pop(task, None) and None)
+    def forget(self: Machine, job: Job, task: int, again: bool) -> None:
+        for stray in job.strays.pop(task, ()):
+            del self._strays[stray.attempt]
+
+    patch.setattr(Machine, "_conclude_strays", forget)
 
 
 @mutant
@@ -340,5 +350,8 @@ def test_the_simulation_catches_the_mutant(name: str, monkeypatch: Patch) -> Non
         try:
             simulate(seed)
         except Violation as violation:
+            assert not isinstance(violation.__cause__, TypeError | AttributeError), (
+                "the mutant itself is broken"
+            )
             print(f"{name}: seed {seed}: {str(violation).splitlines()[0]}")
             return

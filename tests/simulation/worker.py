@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 ANNOUNCED_AFTER_S = 0.1
 """Attempts that last longer are announced as started."""
 KILL_S = 2.0
-RECONNECT_S = 5.0
 
 
 class Run:
@@ -154,7 +153,7 @@ class SimWorker:
 
     def dial_soon(self) -> None:
         """Its line is up again."""
-        self._dial_after(self.world.rng.uniform(0.1, RECONNECT_S))
+        self._dial_after(self.world.rng.uniform(0.1, self.world.reconnect_s))
 
     def _dial_after(self, delay_s: float) -> None:
         self.world.after(delay_s, self._dial, self._life)
@@ -165,7 +164,7 @@ class SimWorker:
         manager = self.world.manager
         down_s = self.world.unreachable_s(self)
         if manager is None or down_s:
-            self._dial_after(down_s + self.world.rng.uniform(0.1, RECONNECT_S))
+            self._dial_after(down_s + self.world.rng.uniform(0.1, self.world.reconnect_s))
             return
         self.link = Link(self.world, self, manager)
         self.welcomed = False
@@ -182,7 +181,7 @@ class SimWorker:
     def unlinked(self, link: Link) -> None:
         if self.link is link:
             self.link, self.welcomed, self._outbox = None, False, []
-            self._dial_after(self.world.rng.uniform(0.01, RECONNECT_S))
+            self._dial_after(self.world.rng.uniform(0.01, self.world.reconnect_s))
 
     def receive(self, link: Link, messages: list[FromManager]) -> None:
         if self.link is not link or not self.up:

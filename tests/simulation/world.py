@@ -37,11 +37,11 @@ class Faults:
         self.interrupted = sometimes(0.3, 0.02, 0.2)
         self.second_thoughts = sometimes(0.4, 0.1, 0.8)
         """Jobs cancelled by their owner right after they were accepted."""
-        self.commit_s = rng.choice(((0.0005, 0.005), (0.005, 0.1), (0.1, 1.0)))
+        self.commit_s = rng.choice(((0.0005, 0.005), (0.005, 0.1), (0.1, 1.0), (0.5, 4.0)))
         self.every_s: dict[str, float] = {
             kind: rng.uniform(*spread)
             for kind, share, spread in (
-                ("cut", 0.5, (2.0, 40.0)),
+                ("cut", 0.5, (0.5, 30.0)),
                 ("dark", 0.4, (5.0, 60.0)),
                 ("partition", 0.3, (10.0, 80.0)),
                 ("kill", 0.5, (3.0, 60.0)),
@@ -57,6 +57,7 @@ class Faults:
         self.frames = self.manager_crash = self.disk_full = self.interrupted = self.second_thoughts = 0.0
         self.every_s.clear()
         self.latency_s = 0.01
+        self.commit_s = (0.0005, 0.005)
 
 
 class Intent:
@@ -102,6 +103,7 @@ class World:
         self.witness = Witness(self)
         self.faults = Faults(rng)
         self.grace_s = rng.choice((2.0, 20.0, 60.0))
+        self.reconnect_s = rng.choice((0.2, 5.0))
         self.chaos_s = rng.choice((20.0, 60.0, 120.0))
         self.manager: SimManager | None = None
         self.workers = [SimWorker(self, "w0", Needs(2000, 4))]

@@ -31,6 +31,8 @@ STARTING_S = 5.0
 """How long a manager that another `tercel run` is just starting may take to be ready."""
 STALLED_S = 3.0
 """A job of which nothing runs by then gets an explanation."""
+READING_S = 10.0
+"""How long those who were served by the manager in this process may take to read how their jobs ended."""
 LAST_WORDS_S = 2.0
 """How long the live output of a task may go on after its end was told."""
 
@@ -42,6 +44,7 @@ class Embedded(Protocol):
     token: str
 
     async def wait_idle(self) -> None: ...
+    async def wait_unused(self, patience_s: float) -> None: ...
 
 
 def named_server(screen: Screen) -> bool:
@@ -231,6 +234,8 @@ async def _stay_for_others(client: AsyncClient, screen: Screen, embedded: Embedd
             "(Ctrl-C leaves; they go on with the next one)"
         )
         await first_of(embedded.wait_idle(), signals.wait(1))
+    await client.aclose()
+    await first_of(embedded.wait_unused(READING_S), signals.wait(1))
 
 
 async def _beside(

@@ -6,11 +6,11 @@ intervals   sets of task numbers as ranges: ten million queued tasks are one pai
 commands    lines and arrays that people type -> what is run
 selectors   37, 37.99, 37.0-9, last, all
 changes     what must be made durable, in domain verbs
+effects     what is to be done once it is
 ledger      jobs, workers, attempts and leases: the state that the machine moves
 ready       which job is next, by class of need
 dispatch    who is offered what: credit, offers ahead, take-back
 machine     events in; changes to commit and effects to perform out
-agent       the worker's side: what it holds, owes and may forget
 explain     why a task is not running
 invariants  what must be true of a ledger at every moment
 """

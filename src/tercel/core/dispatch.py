@@ -67,7 +67,7 @@ class Dispatcher:
         workers = [w for id in ids if (w := self._workers.get(id)) is not None]
         taking = [worker for worker in workers if worker.takes_more]
         for ahead in (False, True):
-            for worker in sorted(taking, key=_load) if ahead else taking:
+            for worker in sorted(taking, key=_burden) if len(self._ready) else ():
                 if len(self._ready) == 0:
                     break
                 self._fill(worker, ahead)
@@ -78,7 +78,7 @@ class Dispatcher:
                 self._roomy.pop(worker.id, None)
             if worker.overbooked:
                 self._donors[worker.id] = None
-        return self._take_back() if self._roomy and self._donors and len(self._ready) == 0 else []
+        return self._take_back(workers) if self._roomy and self._donors and len(self._ready) == 0 else []
 
     def _fill(self, worker: Worker, ahead: bool) -> None:
         keys = [k for k in self._ready.classes() if worker.could_run(k[0]) and worker.id not in k[1]]
@@ -100,9 +100,11 @@ class Dispatcher:
             return 0  # offers ahead are renewed in one batch when half is used up, not one by one
         return min(room, len(job.ready), job.cap_room)
 
-    def _take_back(self) -> list[Effect]:
+    def _take_back(self, workers: list[Worker]) -> list[Effect]:
+        """From anybody if one of these idles; else from those of them that have more than they can run."""
+        idles = any(worker.id in self._roomy for worker in workers)
         effects: list[Effect] = []
-        for id in list(self._donors):
+        for id in list(self._donors) if idles else [w.id for w in workers if w.id in self._donors]:
             donor = self._workers.get(id)
             if donor is None or not donor.overbooked:
                 del self._donors[id]
@@ -142,5 +144,6 @@ class Dispatcher:
         return False
 
 
-def _load(worker: Worker) -> float:
-    return worker.used_millicpus / max(1, worker.capacity.millicpus)
+def _burden(worker: Worker) -> tuple[bool, float]:
+    """Who is to be served first. What is taken back must not go to where it waited, even if it would fit there."""
+    return worker.overbooked, worker.used_millicpus / max(1, worker.capacity.millicpus)

@@ -68,10 +68,19 @@ class IntervalSet:
             return
         # Every range that overlaps or touches [first, last] is swallowed by it.
         low = bisect_left(self._last, first - 1, self._head)
-        high = bisect_right(self._first, last + 1, self._head)
+        high = bisect_right(self._first, last + 1, low)
+        if high - low == 1:  # mostly: one range grows
+            start, end = self._first[low], self._last[low]
+            if first < start:
+                self._count += start - first
+                self._first[low] = first
+            if last > end:
+                self._count += last - end
+                self._last[low] = last
+            return
+        for at in range(low, high):
+            self._count -= self._last[at] - self._first[at] + 1
         if low < high:
-            for at in range(low, high):
-                self._count -= self._last[at] - self._first[at] + 1
             first = min(first, self._first[low])
             last = max(last, self._last[high - 1])
         self._splice(low, high, [(first, last)])
@@ -111,7 +120,8 @@ class IntervalSet:
                 self._first[at] = start + size
                 break
             at += 1
-        self._splice(self._head, at, [])
+        if at > self._head:
+            self._splice(self._head, at, [])
         return taken
 
     def update(self, other: "IntervalSet") -> None:

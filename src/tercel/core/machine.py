@@ -74,6 +74,8 @@ class Machine:
         self._hellos = 0
         self._cut: dict[LeaseBook, None] = {}
         """Leases with attempts to cut out at the next `take`."""
+        self._strays: dict[int, Flight] = {}
+        """All strays of all jobs, by attempt."""
         self._refusals: dict[str, set[int]] = {}
         """Which jobs each worker refused."""
         for live in loaded.jobs:
@@ -154,10 +156,10 @@ class Machine:
             doomed.add(task)
         for first, last in doomed.ranges():
             self.changes.append(SpanConcluded(job.id, first, last, TaskState.CANCELLED, now, reason))
-            for task in [t for t in job.strays if first <= t <= last]:
-                self._conclude_strays(job, task, again=True)
-            for task in [t for t in job.failures if first <= t <= last]:
-                del job.failures[task]
+        for task in [t for t in job.strays if t in doomed]:
+            self._conclude_strays(job, task, again=True)
+        for task in [t for t in job.failures if t in doomed]:
+            del job.failures[task]
         job.cancelled.update(doomed)
         self.effects += [Ended(worker, attempts) for worker, attempts in kills.items()]
         if doomed:
@@ -242,9 +244,7 @@ class Machine:
         stray = self._find_stray(job, held.task, held.attempt, worker.id)
         if job is None or stray is None or held.task not in job.ready or job.cap_room <= 0:
             return None  # a stray stays one: if it is reported after all, that counts
-        job.strays[held.task].remove(stray)
-        if not job.strays[held.task]:
-            del job.strays[held.task]
+        self._forget_stray(stray)
         job.ready.discard(held.task)
         stray.worker, stray.running_since = worker, None
         job.flights[held.task] = stray
@@ -295,12 +295,8 @@ class Machine:
         """Whether this worker was given this attempt and may still report it."""
         if attempt in self.workers[id].flights:
             return True
-        return any(
-            stray.attempt == attempt and stray.worker.id == id
-            for job in self.jobs.values()
-            for strays in job.strays.values()
-            for stray in strays
-        )
+        stray = self._strays.get(attempt)
+        return stray is not None and stray.worker.id == id
 
     def on_reports(self, id: str, reports: Sequence[Report], now: float) -> None:
         worker = self.workers[id]
@@ -363,9 +359,7 @@ class Machine:
             if job.flights.get(task) is flight:
                 self._requeue(flight, TaskEvent.LOSE)
             else:
-                job.strays[task].remove(flight)
-                if not job.strays[task]:
-                    del job.strays[task]
+                self._forget_stray(flight)
                 self._close(flight, again=False)
             return False
         event = self._verdict(job, task, report)
@@ -517,17 +511,24 @@ class Machine:
             flight.running_since = None
         flight.recalled = False
         flight.job.strays.setdefault(flight.task, []).append(flight)
+        self._strays[flight.attempt] = flight
 
     def _find_stray(self, job: Job | None, task: int, attempt: int, worker: str) -> Flight | None:
-        if job is None or not job.strays:
+        stray = self._strays.get(attempt)
+        if stray is None or (stray.job, stray.task, stray.worker.id) != (job, task, worker):
             return None
-        for stray in job.strays.get(task, ()):
-            if stray.attempt == attempt and stray.worker.id == worker:
-                return stray
-        return None
+        return stray
+
+    def _forget_stray(self, stray: Flight) -> None:
+        del self._strays[stray.attempt]
+        others = stray.job.strays[stray.task]
+        others.remove(stray)
+        if not others:
+            del stray.job.strays[stray.task]
 
     def _conclude_strays(self, job: Job, task: int, again: bool) -> None:
         for stray in job.strays.pop(task, ()):
+            del self._strays[stray.attempt]
             self._close(stray, again)
 
     def _close(self, flight: Flight, again: bool) -> None:

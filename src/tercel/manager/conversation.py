@@ -13,7 +13,9 @@ from tercel.core.changes import OutputKept
 from tercel.core.errors import PassingFault, PeerError
 from tercel.links.contract import LinkClosed, ManagerEnd
 from tercel.manager import hearing
+from tercel.manager.frames import frames
 from tercel.wire.messages import (
+    Ack,
     Bye,
     FromManager,
     FromWorker,
@@ -37,6 +39,8 @@ log = logging.getLogger("tercel.manager")
 HELLO_S = 10.0
 MISSED_BEATS = 3
 OUTBOX_MOST = 10_000
+OWED_MOST = 100_000
+"""Reports not yet acknowledged: beyond that the worker is not read from, whether it or the disk is slow."""
 
 
 class Conversation:
@@ -49,6 +53,8 @@ class Conversation:
         self._manager = manager
         self._end = end
         self._outbox: list[FromManager] = []
+        self._owed = 0
+        """Acknowledgements not yet sent."""
         self._posted = asyncio.Event()
         self._emptied = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
@@ -89,7 +95,11 @@ class Conversation:
                     sender.cancel()
         except* TimeoutError:
             self._parting = "it was silent for too long"
-        except* (PeerError, LinkClosed) as faults:
+        except* PeerError as faults:
+            self._parting = "; ".join(str(fault) for fault in faults.exceptions)
+            if self.worker:
+                self._manager.machine.workers[self.worker].note = f"its link was cut: {self._parting}"
+        except* LinkClosed as faults:
             self._parting = "; ".join(str(fault) for fault in faults.exceptions)
         except* asyncio.CancelledError:
             if not self._parting:
@@ -119,10 +129,9 @@ class Conversation:
             await self._take(messages)
             if self.said_bye:
                 return
-            if len(self._outbox) > OUTBOX_MOST:
+            while len(self._outbox) > OUTBOX_MOST or self._owed > OWED_MOST:
                 self._emptied.clear()
-                async with asyncio.timeout(silence_s):
-                    await self._emptied.wait()
+                await self._emptied.wait()
             async with asyncio.timeout(silence_s):
                 messages = await self._end.receive()
 
@@ -136,6 +145,7 @@ class Conversation:
                     if segments:
                         await self._keep(segments)
                         segments = []
+                    self._owed += len(reports)
                     reports, corrected = hearing.believed(reports, now)
                     if corrected:
                         machine.workers[self.worker].note = "reported numbers that cannot be"
@@ -177,9 +187,11 @@ class Conversation:
                 self.post(Ping())
             self._posted.clear()
             messages, self._outbox = self._outbox, []
+            for frame in frames(messages):
+                async with asyncio.timeout(beat_s * MISSED_BEATS):
+                    await self._end.send(frame)
+            self._owed -= sum(len(message.attempts) for message in messages if isinstance(message, Ack))
             self._emptied.set()
-            async with asyncio.timeout(beat_s * MISSED_BEATS):
-                await self._end.send(messages)
 
 
 async def converse(manager: "Manager", end: ManagerEnd) -> None:

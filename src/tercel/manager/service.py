@@ -35,9 +35,10 @@ from tercel.core.machine import Machine, Settings
 from tercel.core.model import JobRow, Lease
 from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub
+from tercel.manager.frames import offers
 from tercel.manager.options import ManagerOptions
 from tercel.stores.contract import Store
-from tercel.wire.messages import Ack, Brief, Cancel, Drain, Forget, FromManager, Offer, TakeBack, Welcome
+from tercel.wire.messages import Ack, Brief, Cancel, Drain, Forget, FromManager, TakeBack, Welcome
 
 log = logging.getLogger("tercel.manager")
 
@@ -253,7 +254,8 @@ class Manager:
         lines = None
         if job.row.has_lines:
             lines = self.store.lines(lease.job, lease.first, lease.last)
-        conversation.post(Offer(lease.job, lease.first, lease.last, lease.id, lines))
+        for offer in offers(lease, lines):
+            conversation.post(offer)
 
     def _forget(self, job: int) -> None:
         for worker in self._briefed.pop(job, ()):

@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -142,6 +143,8 @@ class Lane:
         self._process.kill()
 
     def _send(self, messages: list[Message]) -> None:
+        if self.lost:
+            return  # the descriptor is closed, and its number may be somebody else's
         self._channel.send(messages)
         if self._channel.unsent:
             self._loop.add_writer(self._socket, self._on_writable)
@@ -178,15 +181,21 @@ class Lane:
         self._loop.remove_writer(self._socket)
         self._socket.close()
         self._process.kill()
-        gone = self._loop.run_in_executor(None, self._clean_up_after)
-        gone.add_done_callback(lambda _: self._on_gone(self))
+        sessions = {live.pid for live in self._live.values() if live.pid}
+        # A daemon thread: one that waits forever (the spawner hangs in the kernel) must not keep the worker alive.
+        threading.Thread(target=self._clean_up_after, args=(sessions,), daemon=True).start()
 
-    def _clean_up_after(self) -> None:
+    def _clean_up_after(self, sessions: set[int]) -> None:
         """In a thread. A spawner that ended by itself has killed its tree; one that was killed could not."""
-        if self._process.wait() != 0:
-            marker = b"TERCEL_SANDBOX=" + os.fsencode(self._sandboxes) + b"/"
-            sessions = {live.pid for live in self._live.values() if live.pid}
-            trees.kill_strays(marker, sessions, _STRAYS_PATIENCE_S)
+        try:
+            if self._process.wait() != 0:
+                marker = b"TERCEL_SANDBOX=" + os.fsencode(self._sandboxes) + b"/"
+                trees.kill_strays(marker, sessions, _STRAYS_PATIENCE_S)
+        finally:
+            try:
+                self._loop.call_soon_threadsafe(self._on_gone, self)
+            except RuntimeError:
+                pass  # the loop was closed without waiting for us
 
     def interrupted(self, why: str) -> list[Report]:
         """For what it still held, once it is gone."""

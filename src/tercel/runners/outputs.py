@@ -9,6 +9,7 @@ wait in the spool of a worker that is restarted. A file is a sequence of lengths
 
 import os
 import zlib
+from collections.abc import Iterator
 
 from tercel.runners.capture import Capture
 
@@ -62,20 +63,18 @@ def _write_pieces(capture: Capture, path: bytes, segment_bytes: int) -> int:
     return pieces
 
 
-def read_pieces(path: bytes) -> list[bytes]:
-    """The pieces of a file, or as many as there are of one that was damaged."""
-    pieces = []
+def read_pieces(path: bytes) -> Iterator[bytes]:
+    """The pieces of a file as they are asked for, or as many as there are of one that was damaged."""
     try:
         with open(path, "rb") as file:
             while len(head := file.read(4)) == 4:
                 size = int.from_bytes(head, "little")
                 piece = file.read(size)
                 if len(piece) < size:
-                    break
-                pieces.append(piece)
+                    return
+                yield piece
     except FileNotFoundError:
-        pass
-    return pieces
+        return
 
 
 def kept_attempts(directory: bytes) -> set[int]:

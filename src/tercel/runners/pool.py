@@ -9,6 +9,7 @@ What an earlier process left behind (killed together with its spawners, say) is 
 
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from tercel.core.model import Output, Report
@@ -27,7 +28,7 @@ class SpawnerPool:
     """See Runner for what its methods do."""
 
     def __init__(self, dir: Path, node: str) -> None:
-        self._dir = dir.absolute()
+        self._dir = dir.resolve()  # one spelling: leftovers are told by it
         self._node = node
         self._outputs = os.fsencode(self._dir / "outputs")
         self._lanes: dict[int, Lane] = {}
@@ -37,6 +38,7 @@ class SpawnerPool:
         self._kept: set[int] = set()
         """Attempts that have files in `outputs`."""
         self._unstarted: list[Report] = []
+        self._sweeping: asyncio.Future[None] | None = None
         self._stopping = False
         self._all_gone = asyncio.Event()
 
@@ -101,7 +103,9 @@ class SpawnerPool:
         self._listener.ended(reports)
 
     def _on_gone(self, lane: Lane) -> None:
-        self._present.discard(lane)
+        if lane not in self._present:
+            return
+        self._present.remove(lane)
         reports = lane.interrupted("the worker stopped" if self._stopping else "its spawner was lost")
         for report in reports:
             self._remove_outputs(report.attempt)  # written, but never reported
@@ -123,7 +127,7 @@ class SpawnerPool:
 
     # -- outputs ------------------------------------------------------------------------------------------
 
-    def segments(self, attempt: int, stream: str) -> list[bytes]:
+    def segments(self, attempt: int, stream: str) -> Iterator[bytes]:
         return outputs.read_pieces(outputs.path_of(self._outputs, attempt, stream))
 
     def kept(self) -> set[int]:
@@ -163,15 +167,25 @@ class SpawnerPool:
         self._stopping = True
         for lane in self._present:
             lane.leave()
-        if self._present:
-            try:
-                await asyncio.wait_for(self._all_gone.wait(), _STOP_S)
-            except TimeoutError:
-                for lane in self._present:
-                    lane.kill_spawner()
-                await self._all_gone.wait()
+        if not await self._are_gone():
+            for lane in self._present:
+                lane.kill_spawner()
+            await self._are_gone()
+        for lane in list(self._present):  # hanging in the kernel: nothing more can be done about it
+            self._on_gone(lane)
         self._tell_unstarted()
-        await self._sweeping
+        if self._sweeping is not None:
+            await self._sweeping
+
+    async def _are_gone(self) -> bool:
+        if not self._present:
+            return True
+        self._all_gone.clear()
+        try:
+            await asyncio.wait_for(self._all_gone.wait(), _STOP_S)
+        except TimeoutError:
+            return False
+        return True
 
 
 def _is_large(output: Output | None) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 _OPAQUE_BYTES = 1024
 """Larger than posix_spawnattr_t and posix_spawn_file_actions_t of any libc (336 and 80 in glibc)."""
 _SIGSET_BYTES = 128
+_DIGITS = 24
+"""Room for any 64-bit number and the NUL after it."""
 _SETSIGDEF, _SETSIGMASK, _SETSID = 0x04, 0x08, 0x80
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -19,22 +21,26 @@ _posix_spawn.argtypes = [ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_void_p] * 
 
 
 class Strings:
-    """A list of strings as C has it, ending in NULL; the last `changing` ones are set anew for each use."""
+    """A list of strings as C has it, ending in NULL, of which some end in a number that changes."""
 
-    __slots__ = ("_array", "_fixed", "address")
+    __slots__ = ("_array", "_fixed", "_numbered", "_places", "address")
 
-    def __init__(self, fixed: Sequence[bytes], changing: int = 0) -> None:
+    def __init__(self, fixed: Sequence[bytes], numbered: Sequence[bytes] = ()) -> None:
+        """`numbered` strings come last; `number` completes them."""
         if any(b"\0" in string for string in fixed):  # C would take the part before it without a word
             raise ValueError("a NUL byte in its arguments or environment")
-        self._fixed = len(fixed)
-        self._array = (ctypes.c_char_p * (self._fixed + changing + 1))(*fixed)
+        self._fixed = [ctypes.create_string_buffer(string) for string in fixed]
+        self._numbered = [ctypes.create_string_buffer(string, len(string) + _DIGITS) for string in numbered]
+        strings = [ctypes.addressof(string) for string in (*self._fixed, *self._numbered)]
+        self._array = (ctypes.c_void_p * (len(strings) + 1))(*strings)
         self.address = ctypes.addressof(self._array)
+        self._places = [memoryview(string).cast("B")[-_DIGITS:] for string in self._numbered]
 
-    def change(self, *strings: bytes) -> None:
-        at = self._fixed
-        for string in strings:
-            self._array[at] = string
-            at += 1
+    def number(self, *numbers: int) -> None:
+        """Written in place: an attempt changes three of perhaps hundreds of variables."""
+        for place, number in zip(self._places, numbers, strict=True):
+            digits = b"%d\0" % number
+            place[: len(digits)] = digits
 
 
 class Starter:

@@ -9,6 +9,8 @@ import os
 from tercel.runners.posix_spawn import Strings
 
 SHELL = b"/bin/sh"
+_NUMBERED = (b"TERCEL_TASK_ID", b"SLURM_ARRAY_TASK_ID", b"TERCEL_ATTEMPT")
+"""Variables that change with each attempt."""
 _NOT_FOUND = frozenset({errno.ENOENT, errno.ENOTDIR})
 _NOT_RUNNABLE = frozenset(
     {
@@ -82,22 +84,21 @@ class Program:
         variables = base_env | {name.encode(): value.encode() for name, value in env.items()}
         variables[b"TERCEL_JOB_ID"] = variables[b"SLURM_ARRAY_JOB_ID"] = b"%d" % job
         self._search = variables.get(b"PATH", os.defpath.encode())
-        for name in (b"TERCEL_TASK_ID", b"SLURM_ARRAY_TASK_ID", b"TERCEL_ATTEMPT", b"TERCEL_SANDBOX"):
+        for name in (*_NUMBERED, b"TERCEL_SANDBOX"):
             variables.pop(name, None)
         self._variables = [b"%s=%s" % variable for variable in variables.items()]
         self._environment: Strings | None = None
+        self._sandbox = b""
+        """The one in _environment."""
         self._found: dict[bytes, bytes] = {}
 
     def environment(self, task: int, attempt: int, sandbox: bytes) -> Strings:
         """Good until the next call. Raises ValueError for variables that cannot be handed to a process."""
-        if self._environment is None:
-            self._environment = Strings(self._variables, changing=4)
-        self._environment.change(
-            b"TERCEL_TASK_ID=%d" % task,
-            b"SLURM_ARRAY_TASK_ID=%d" % task,
-            b"TERCEL_ATTEMPT=%d" % attempt,
-            b"TERCEL_SANDBOX=" + sandbox,
-        )
+        if self._environment is None or sandbox != self._sandbox:
+            fixed = [*self._variables, b"TERCEL_SANDBOX=" + sandbox]
+            self._environment = Strings(fixed, [name + b"=" for name in _NUMBERED])
+            self._sandbox = sandbox
+        self._environment.number(task, task, attempt)
         return self._environment
 
     def command(self, task: int, argv: list[str] | None, line: str) -> Command:

@@ -9,9 +9,10 @@ from tercel.runners import outputs
 from tercel.runners.channel import Message
 from tercel.runners.run import NEVER, Run
 
-WAIT_S = 0.005
+WAIT_S = 0.008
 """How long a report may wait for others while there is more to run."""
-MOST = 8
+MOST = 12
+"""Of them; fewer than wait in a lane ahead, so that it never runs dry before it hears again."""
 
 
 class Config:
@@ -56,10 +57,10 @@ class Reports:
             err, note = self._settle(run, 1, note)
         if not self._waiting:
             self.due = time.monotonic() + WAIT_S
-        launch = run.launch
-        ids = (launch.program.job, launch.task, launch.attempt)
-        used = (run.started_at, run.ended - run.begun, run.cpu_s, run.max_rss_kib * 1024)
-        self._waiting.append((*ids, end, code, *used, note, out, err))
+        launch, wall_s, max_rss_bytes = run.launch, run.ended - run.begun, run.max_rss_kib * 1024
+        job, task, attempt = launch.program.job, launch.task, launch.attempt
+        used = (run.started_at, wall_s, run.cpu_s, max_rss_bytes)
+        self._waiting.append((job, task, attempt, end, code, *used, note, out, err))
 
     def add_not_started(self, run: Run, code: int, reason: str) -> None:
         """`code` as a shell would give it; 0: it is not the command's doing but this node's."""
@@ -69,9 +70,9 @@ class Reports:
         else:
             self.add(run, "interrupted", 0, f"{self._config.node}: {reason}")
 
-    def add_ended(self, run: Run, left: int, stuck: Set[int]) -> None:
-        """`left` processes of it had to be killed; those in `stuck` could not be."""
-        if run.status == 0 and not (left or stuck or run.ending):
+    def add_ended(self, run: Run, stuck: Set[int]) -> None:
+        """Those in `stuck` could not be killed."""
+        if run.status == 0 and not (run.left or stuck or run.ending):
             self.add(run, "exited", 0, "")
             return
         if run.status is None:  # it would not die, and was given up
@@ -81,7 +82,7 @@ class Reports:
             end, code = "signalled", os.WTERMSIG(run.status)
         else:
             end, code = "exited", os.WEXITSTATUS(run.status)
-        notes = list(_notes(run, end, code, left))
+        notes = list(_notes(run, end, code))
         if stuck:
             notes.append(f"processes that cannot be killed on {self._config.node}: {sorted(stuck)}")
         self.add(run, run.ending or end, code, "; ".join(notes))
@@ -97,15 +98,15 @@ class Reports:
         return row, note
 
 
-def _notes(run: Run, end: str, code: int, left: int) -> Iterator[str]:
+def _notes(run: Run, end: str, code: int) -> Iterator[str]:
     """For people: what the code does not say."""
     program = run.launch.program
     if run.ending == "timed_out":
         yield f"time limit of {program.time_limit_s:g} s reached"
-    if run.ending and left and program.kill_grace_s:
+    if run.ending and run.left and program.kill_grace_s:
         yield f"killed: it had not ended {program.kill_grace_s:g} s after TERM"
-    elif left and not run.ending:
-        yield f"{left} process{'es' if left > 1 else ''} left behind by it ended"
+    elif run.left and not run.ending:
+        yield f"{run.left} process{'es' if run.left > 1 else ''} left behind by it ended"
     if end == "signalled" and not run.ending:
         yield _signal_note(code)
 

@@ -1,4 +1,4 @@
-"""The attempt under way in a spawner: its pipes, its timers, what is known of how it goes."""
+"""The attempt under way in a spawner: its outputs, its timers, what is known of how it goes."""
 
 import os
 import time
@@ -40,6 +40,8 @@ class Run:
     status: int | None = None
     """The main process's, once it has ended."""
     children_left = True
+    left = 0
+    """How many processes outlived the main one, and were killed."""
     cpu_s = 0.0
     max_rss_kib = 0
     """At least a spawner's own: the kernel counts the moment between fork and exec."""
@@ -47,17 +49,16 @@ class Run:
     """Why it is being ended, if it is: a value of core.model.End."""
     announced = False
     kill_at = NEVER
-    pipes: tuple[int, ...] = ()
-    """The reading ends, for stdout and stderr."""
     captures: tuple[Capture, Capture] | None = None
     """Made when something is written."""
-    _writers: tuple[int, ...] = ()
     _told: list[int] | None = None
     """How much of each stream a follower has been told; None: nobody follows."""
     _tail_at = 0.0
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, children: int = -1) -> None:
+        """`children` as of trees.own_children."""
         self.launch = launch
+        self._children = children
         self.started_at = time.time()
         self.begun = self.ended = time.monotonic()
         self.due = self.begun + ANNOUNCE_S
@@ -67,23 +68,11 @@ class Run:
         if self.limit_at < self.due:
             self.due = self.limit_at
 
-    # -- its pipes ----------------------------------------------------------------------------------------
+    # -- its outputs --------------------------------------------------------------------------------------
 
-    def open_pipes(self) -> tuple[int, int]:
-        """Returns the writing ends. They stay open here, or each attempt's end would wake us three times."""
-        out_reader, out = os.pipe()
-        try:
-            err_reader, err = os.pipe()
-        except OSError:
-            os.close(out_reader)
-            os.close(out)
-            raise
-        self.pipes = (out_reader, err_reader)
-        self._writers = (out, err)
-        return out, err
-
-    def read(self, pipe: int, directory: bytes) -> None:
-        self.capture(self.pipes.index(pipe), directory).add(os.read(pipe, READ_BYTES))
+    def take(self, stream: int, data: bytes, directory: bytes) -> None:
+        """What it has written."""
+        self.capture(stream, directory).add(data)
         if self._told is not None:
             self.set_due()
 
@@ -94,10 +83,6 @@ class Run:
         return self.captures[stream]
 
     def close(self) -> None:
-        for fd in self.pipes:
-            os.close(fd)
-        for fd in self._writers:
-            os.close(fd)
         if self.captures is not None:
             for capture in self.captures:
                 capture.close()
@@ -120,6 +105,9 @@ class Run:
             if pid == self.pid:
                 self.status = status
                 self.ended = time.monotonic()
+                if self._children >= 0 and not os.pread(self._children, 1, 0):
+                    self.children_left = False
+                    return False
 
     # -- its timers ---------------------------------------------------------------------------------------
 
@@ -142,14 +130,16 @@ class Run:
             return False
         return self.captures[0].total > self._told[0] or self.captures[1].total > self._told[1]
 
-    def tail(self, now: float) -> Iterator[tuple[object, ...]]:
-        """A piece of each stream that the follower has not been told, if it is time.
+    def tail(self, now: float, room: bool) -> Iterator[tuple[object, ...]]:
+        """A piece of each stream that the follower has not been told, if it is time and there is room for it.
 
         A follower that cannot keep up misses what is no longer kept; the offset shows it.
         """
         if self._told is None or self.captures is None or now < self._tail_at:
             return
         self._tail_at = now + TAIL_S
+        if not room:
+            return
         for at, capture in enumerate(self.captures):
             offset = max(self._told[at], capture.begin)
             if offset < capture.total:

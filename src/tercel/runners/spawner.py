@@ -13,6 +13,7 @@ A report waits at most a few milliseconds for others to travel with, and not at 
 # (Pathlib would double the start-up time.)
 
 import errno
+import gc
 import os
 import select
 import signal
@@ -23,9 +24,10 @@ from collections.abc import Callable
 
 from tercel.runners import programs, trees
 from tercel.runners.channel import Channel, Message
+from tercel.runners.pipes import Pipes
 from tercel.runners.posix_spawn import Starter, Strings
 from tercel.runners.reports import Config, Reports
-from tercel.runners.run import ANNOUNCE_S, NEVER, Launch, Run
+from tercel.runners.run import ANNOUNCE_S, NEVER, READ_BYTES, Launch, Run
 from tercel.runners.sandbox import Sandbox, Sweeper
 
 KILL_PATIENCE_S = 10.0
@@ -61,14 +63,17 @@ class Spawner:
         }
         trees.become_subreaper()
         self._signals = trees.child_signals()
+        self._children = trees.own_children()
         # A stop of the whole group (Ctrl-C, a terminal that closes) is the worker's to handle.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         ignored = [n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN]
         self._starter = Starter(ignored)
-        self._poll = select.poll()
-        self._poll.register(self._signals, select.POLLIN)
-        self._poll.register(channel.fd, select.POLLIN)
+        self._idle_poll, self._run_poll = select.poll(), select.poll()
+        for poll in (self._idle_poll, self._run_poll):
+            poll.register(self._signals, select.POLLIN)
+            poll.register(channel.fd, select.POLLIN)
+        self._pipes = Pipes(self._run_poll)
 
     def serve(self) -> None:
         """Ends with EOFError when the worker is gone."""
@@ -84,8 +89,7 @@ class Spawner:
 
     def close(self) -> None:
         """Leave nothing behind: no process, and no file if that is quick."""
-        reap = self._run.reap if self._run is not None else _reap_strangers
-        trees.kill_descendants(reap, self._stuck, KILL_PATIENCE_S)
+        trees.kill_descendants(_reap_strangers, self._stuck, KILL_PATIENCE_S)
         stop_at = time.monotonic() + LEAVE_S
         self._send(self._reports.take())
         while self._channel.unsent and time.monotonic() < stop_at:
@@ -137,7 +141,7 @@ class Spawner:
         self._send(self._reports.take())
         os.chdir("/")  # hold no file system busy
         while not self._queue:
-            events = self._poll.poll(0 if self._sweeper.todo else None)
+            events = self._idle_poll.poll(0 if self._sweeper.todo else None)
             for fd, event in events:
                 self._on_event(fd, event)
             if not events:
@@ -164,22 +168,31 @@ class Spawner:
 
     def _watch_channel(self) -> None:
         events = select.POLLIN | select.POLLOUT if self._channel.unsent else select.POLLIN
-        self._poll.modify(self._channel.fd, events)
+        for poll in (self._idle_poll, self._run_poll):
+            poll.modify(self._channel.fd, events)
 
     # -- one attempt --------------------------------------------------------------------------------------
 
     def _attempt(self, launch: Launch) -> None:
-        run = Run(launch)
+        run = Run(launch, self._children)
         try:
             if self._start(run):
                 self._watch(run)
                 self._finish(run)
         finally:
             self._run = None
-            for pipe in run.pipes:
-                self._poll.unregister(pipe)
             run.close()
+            if not (self._left_no_trace(run) and self._pipes.untouched()):
+                self._pipes.close()
         self._sandbox.clear(run.begun)
+
+    def _left_no_trace(self, run: Run) -> bool:
+        """See pipes. Nobody can have got hold of the outputs of an attempt that was over so soon."""
+        return (
+            run.status == 0
+            and run.captures is None
+            and not (run.left or run.announced or run.ending or self._stuck)
+        )
 
     def _start(self, run: Run) -> bool:
         """Whether it runs; if not, that is reported."""
@@ -190,7 +203,8 @@ class Spawner:
             if not program.cwd:
                 os.chdir(sandbox.path)
         except OSError as error:
-            self._reports.add(run, "interrupted", 0, f"no sandbox on {self._config.node}: {error}")
+            reason = os.strerror(error.errno or 0)
+            self._reports.add(run, "interrupted", 0, f"no sandbox on {self._config.node}: {reason}")
             return False
         if program.cwd and not self._enter(run, program.cwd):
             return False
@@ -212,9 +226,9 @@ class Spawner:
         return True
 
     def _execute(self, run: Run, command: programs.Command, environment: Strings) -> int:
-        out, err = run.open_pipes()
-        for pipe in run.pipes:
-            self._poll.register(pipe, select.POLLIN)
+        if not self._pipes.readers:
+            self._pipes.open()
+        out, err = self._pipes.writers
         program = run.launch.program
         if not command.path:
             program.look_up(command)
@@ -244,10 +258,10 @@ class Spawner:
             due = min(run.due, self._reports.due)
             sweep = run.announced and self._sweeper.todo
             # At most a minute at a time: poll takes no larger number of milliseconds than fits into an int.
-            events = self._poll.poll(0 if sweep else max(0, int(min(due - now, 60.0) * 1000) + 1))
+            events = self._run_poll.poll(0 if sweep else max(0, int(min(due - now, 60.0) * 1000) + 1))
             for fd, event in events:
-                if fd in run.pipes:
-                    run.read(fd, self._config.lane)
+                if fd in self._pipes.readers:
+                    self._read(run, fd)
                 else:
                     self._on_event(fd, event)
             if run.status is not None and (not run.ending or not run.children_left):
@@ -268,8 +282,7 @@ class Spawner:
             self._end(run, "timed_out")
         if now >= self._reports.due:
             self._send(self._reports.take())
-        if not self._channel.unsent:
-            self._send(list(run.tail(now)))
+        self._send(list(run.tail(now, room=not self._channel.unsent)))
         run.set_due()
 
     def _end(self, run: Run, reason: str) -> None:
@@ -285,24 +298,29 @@ class Spawner:
 
     def _finish(self, run: Run) -> None:
         """The attempt is over: end what is left of it, take what is in the pipes, report."""
-        left = 0
+        stuck: set[int] = set()
         if run.children_left:
-            left = trees.kill_descendants(run.reap, self._stuck, KILL_PATIENCE_S)
+            stuck_before = set(self._stuck)
+            run.left = trees.kill_descendants(run.reap, self._stuck, KILL_PATIENCE_S)
+            stuck = self._stuck - stuck_before
         self._drain(run)
         if run.captures is not None:
             for _ in range(TAIL_ROUNDS_AT_END):
-                if not (pieces := list(run.tail(NEVER))):
+                if not (pieces := list(run.tail(NEVER, room=True))):
                     break
                 self._send(pieces)
-        self._reports.add_ended(run, left, self._stuck)
+        self._reports.add_ended(run, stuck)
+
+    def _read(self, run: Run, pipe: int) -> None:
+        run.take(self._pipes.readers.index(pipe), os.read(pipe, READ_BYTES), self._config.lane)
 
     def _drain(self, run: Run) -> None:
         """Until the pipes are empty; not forever, for a process that cannot be killed may go on writing."""
         for _ in range(DRAIN_READS_MOST):
             full = False
-            for fd, _event in self._poll.poll(0):
-                if fd in run.pipes:
-                    run.read(fd, self._config.lane)
+            for fd, _event in self._run_poll.poll(0):
+                if fd in self._pipes.readers:
+                    self._read(run, fd)
                     full = True
             if not full:
                 return
@@ -319,8 +337,10 @@ def _reap_strangers() -> bool:
 
 
 def main() -> None:
-    fd, *config = sys.argv[1:]
-    spawner = Spawner(Channel(int(fd)), Config(*config))
+    gc.freeze()  # what was imported is there to stay, and need not be looked at again
+    channel, *config = sys.argv[1:]
+    os.set_inheritable(int(channel), False)  # a task that held it would hide our end from the worker
+    spawner = Spawner(Channel(int(channel)), Config(*config))
     try:
         spawner.serve()
     except EOFError:

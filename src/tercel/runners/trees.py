@@ -40,6 +40,17 @@ def child_signals() -> int:
     return fd
 
 
+def own_children() -> int:
+    """A descriptor of the list of this process's children, or -1 where the kernel does not offer it.
+
+    Read from 0, it is empty exactly when there is none, which wait4 tells only at the price of an exception.
+    """
+    try:
+        return os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return -1
+
+
 def descendants(pid: int) -> list[int]:
     """Parents before children. A snapshot: what forks meanwhile may be missing."""
     children = _children if os.path.exists(f"/proc/{pid}/task/{pid}/children") else _children_by_scan()
