@@ -10,10 +10,6 @@ OPTIONS = ("--heartbeat", "1s", "--grace", "1h")
 
 
 @pytest.mark.must("c")
-@pytest.mark.xfail(
-    strict=True,
-    reason="attempt ids begin at epoch 1 in every store, so results of another store's tasks are taken for ours",
-)
 async def test_results_of_another_managers_tasks_are_not_taken_for_ours(lab: Lab) -> None:
     """The manager's directory is removed, the worker's stays, as when somebody starts afresh."""
     manager = await lab.manager_up(*OPTIONS)

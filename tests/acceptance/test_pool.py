@@ -275,7 +275,7 @@ async def test_up_told_to_stop_finishes_what_runs_and_keeps_the_rest(lab: Lab) -
     assert not lab.left()
     assert lab.runs() == dict.fromkeys(names(id, 2), 1)
     again = await lab.up("--cpus", "2")
-    assert "4 tasks from before" in again.wrote
+    await again.says("4 tasks from before")
     await lab.done([id])
     assert lab.runs() == dict.fromkeys(names(id, 6), 1)
     assert not lab.replaced_records()
@@ -323,6 +323,7 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 async def test_every_command_speaks_json(lab: Lab) -> None:
     up = await lab.up("--cpus", "2", "--json")
+    await becomes(lambda: up.wrote.endswith("\n"), "it announces itself")
     [announced] = documents(up.wrote)
     assert announced["url"] == lab.url
     (lab.work / "lines").write_text("echo one\necho two\n")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tercel.core.dispatch import HELD_MOST
 from tercel.core.invariants import violations
 from tercel.core.model import End, Held, Needs, Output, Report, WorkerInfo, WorkerState
 from tercel.links.contract import LinkClosed
@@ -245,7 +246,9 @@ async def test_a_worker_that_does_not_begin_with_hello_is_not_heard(scene: Scene
     ],
     ids=range(8),
 )
-async def test_a_worker_that_is_not_let_in_is_told_why_and_leaves_no_trace(scene: Scene, hello: Hello) -> None:
+async def test_a_worker_that_is_not_let_in_is_told_why_and_leaves_no_trace(
+    scene: Scene, hello: Hello
+) -> None:
     other = Scripted(await scene.house.dial(), "x")
     await other.say(hello)
     assert (await other.next(Refused)).reason
@@ -453,7 +456,8 @@ async def test_what_a_worker_says_it_holds_is_believed_only_of_what_it_was_given
 
 
 @pytest.mark.parametrize(
-    "capacity", [Needs(-1, 0), Needs(0, -1), Needs(2**63, 0), Needs(1000, 2**64 - 1), Needs(-(2**63), -(2**63))]
+    "capacity",
+    [Needs(-1, 0), Needs(0, -1), Needs(2**63, 0), Needs(1000, 2**64 - 1), Needs(-(2**63), -(2**63))],
 )
 async def test_a_capacity_that_cannot_be_ends_the_link(scene: Scene, capacity: Needs) -> None:
     await scene.bad.say(Presence(WorkerState.AVAILABLE, capacity))
@@ -478,7 +482,9 @@ async def test_a_state_is_taken_as_it_is_said(scene: Scene, state: WorkerState) 
 
 async def test_starts_and_returns_of_what_is_not_the_workers_move_nothing(scene: Scene) -> None:
     strange = [scene.theirs.attempt, 0, -1, 12345, 2**64 - 1, -(2**63)]
-    await scene.bad.say(Started(strange), Returned(strange), Started(strange * 1000), Returned(strange * 1000))
+    await scene.bad.say(
+        Started(strange), Returned(strange), Started(strange * 1000), Returned(strange * 1000)
+    )
     await scene.bad.settled()
     await _unmoved(scene)
 
@@ -691,12 +697,24 @@ async def test_a_thousand_names_from_one_token_are_forgotten_in_time(house: Hous
         worker = Scripted(await house.dial(), f"w{number}")
         await worker.join()
         await worker.close()
-    await house.until(lambda: (not house.manager._conversations), "all are gone")
+    await house.until(lambda: not house.manager._conversations, "all are gone")
     pool = await house.pool()
     assert pool.online == 0
     house.manager.machine.tick(house.manager.clock() + 4000)
     house.manager.machine.tick(house.manager.clock() + 8000)
     assert house.manager.machine.workers == {}
+
+
+async def test_a_worker_that_claims_a_million_cpus_is_given_what_the_manager_can_bear(house: House) -> None:
+    await house.submit(array="0-9999999", cpus=0.001)
+    grown = growth()
+    boaster = await house.worker(cpus=1_000_000)
+    first = await boaster.offered()
+    assert sum(_sizes(boaster)) == HELD_MOST
+    assert grown() < 50
+    await boaster.report(first)
+    await boaster.until(lambda: sum(_sizes(boaster)) == HELD_MOST + 1, "one more for one done")
+    await house.sound()
 
 
 # -- what it is sent --------------------------------------------------------------------------------------
@@ -707,7 +725,9 @@ async def test_lines_that_are_long_and_many_are_offered_in_frames_that_a_link_ta
     lines = [f"{number} " + "x" * 60_000 for number in range(400)]
     await house.submit(lines=lines)
     worker = await house.worker(cpus=400)
-    offers = await worker.until(lambda: [o for o in worker.all(Offer) if sum(_sizes(worker)) == 400], "all are there")
+    offers = await worker.until(
+        lambda: [o for o in worker.all(Offer) if sum(_sizes(worker)) == 400], "all are there"
+    )
     got = {
         offer.first + at: (line, offer.first_attempt + at)
         for offer in offers

@@ -1,17 +1,19 @@
 """What clients are shown: pages, filters, outputs, attempts; always as much as has happened, and never half of it."""
 
 import asyncio
+import getpass
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tercel.core.model import End, Output
+from tercel.core.model import End, Needs, Output, WorkerState
 from tercel.manager import views
-from tercel.wire.api import Counted, Counts, JobList, JobView, TaskView
-from tercel.wire.messages import SEGMENT_BYTES, Segment, Started
-from tests.api.house import House, Scripted, inline, open_house
+from tercel.wire.api import Counted, Counts, JobList, JobView, TaskList, TaskView
+from tercel.wire.messages import SEGMENT_BYTES, Presence, Reports, Segment, Started
+from tests.api.house import Answer, House, Scripted, inline, open_house
 
 
 async def _jobs(house: House, query: str) -> tuple[list[int], bool]:
@@ -22,10 +24,6 @@ async def _jobs(house: House, query: str) -> tuple[list[int], bool]:
 async def _tasks(house: House, query: str = "", job: int = 1) -> tuple[list[int], bool]:
     page = await house.tasks(job, query)
     return [task.task for task in page.tasks], page.more
-
-
-def _sum(counts: Counts) -> int:
-    return sum(getattr(counts, name) for name in counts.__struct_fields__)
 
 
 async def _ask(house: House, what: str, *select: str) -> int:
@@ -100,12 +98,7 @@ async def mixed(house: House) -> AsyncIterator[House]:
     offers = [await worker.offered() for _ in range(7)]
     await worker.say(Started([offers[5].attempt]))
     assert await _ask(house, "cancel", "1.4") == 1
-    for offer in offers[:3]:
-        worker._taken.add(offer.attempt)
-    # Room is not to be made: what follows stays ready.
-    from tercel.core.model import Needs, WorkerState
-    from tercel.wire.messages import Presence
-
+    # No room is made by what ends: the rest stays ready.
     await worker.say(Presence(WorkerState.BUSY, Needs(0, 0)))
     for offer in offers[:3]:
         await worker.report(offer, out=inline(b"done"))
@@ -185,7 +178,11 @@ async def test_a_task_tells_how_it_ended(mixed: House) -> None:
     finished, failed, cancelled = [await mixed.task(1, task) for task in (0, 3, 4)]
     assert (finished.exit_code, finished.why, finished.id) == (0, "exited with code 0", "1.0")
     assert (failed.exit_code, failed.why) == (3, "exited with code 3")
-    assert (cancelled.exit_code, cancelled.why, cancelled.attempts) == (None, "cancelled by root", [])
+    assert (cancelled.exit_code, cancelled.why, cancelled.attempts) == (
+        None,
+        f"cancelled by {getpass.getuser()}",
+        [],
+    )
     (attempt,) = failed.attempts
     assert (attempt.code, attempt.err_bytes, attempt.out_bytes, attempt.wall_s) == (3, 5, 0, 6.0)
 
@@ -194,7 +191,11 @@ async def test_a_task_tells_how_it_ended(mixed: House) -> None:
     ("fields", "why", "code"),
     [
         ({"end": End.SIGNALLED, "code": 9}, "killed by signal 9", None),
-        ({"end": End.TIMED_OUT, "note": "time limit of 5 s reached"}, "exceeded its time limit: time limit", None),
+        (
+            {"end": End.TIMED_OUT, "note": "time limit of 5 s reached"},
+            "exceeded its time limit: time limit",
+            None,
+        ),
         ({"code": 127, "note": "no such program"}, "exited with code 127: no such program", 127),
     ],
 )
@@ -239,7 +240,12 @@ async def test_outputs_are_shown_whole_whether_small_or_in_segments(house: House
     page = await house.tasks(1, "?outputs=true")
     assert [(t.stdout, t.stderr) for t in page.tasks[:1]] == [("café \ufffd\x00", "warning")]
     assert page.tasks[1].stdout == data.decode("utf-8", "replace")
-    for task, stream, expected in ((0, "out", b"caf\xc3\xa9 \xff\x00"), (0, "err", b"warning"), (1, "out", data), (1, "err", b"")):
+    for task, stream, expected in (
+        (0, "out", b"caf\xc3\xa9 \xff\x00"),
+        (0, "err", b"warning"),
+        (1, "out", data),
+        (1, "err", b""),
+    ):
         answer = await house.ask("GET", f"/v1/jobs/1/tasks/{task}/logs?stream={stream}")
         assert answer.body == expected
         assert answer.headers["Content-Type"] == "application/octet-stream"
@@ -334,18 +340,20 @@ async def test_a_job_is_never_shown_between_its_last_task_and_the_disk(house: Ho
     offer = await worker.offered()
     disk = house.disk()
     disk.hold()
-    asked = [asyncio.create_task(worker.report(offer))]
+    reported = asyncio.create_task(worker.report(offer))
     await disk.reached()
-    for path in ("/v1/jobs/1", "/v1/jobs?all=true", "/v1/jobs/1/tasks", "/v1/explain?task=1", "/v1/events?job=1"):
-        asked.append(asyncio.create_task(house.ask("GET", path)))  # type: ignore[arg-type]
-    await house.until(lambda: len(asyncio.all_tasks()) > 10, "all are under way")
+    paths = ("/v1/jobs/1", "/v1/jobs?all=true", "/v1/jobs/1/tasks", "/v1/explain?task=1", "/v1/events?job=1")
+    asked: list[asyncio.Task[Answer]] = [asyncio.create_task(house.ask("GET", path)) for path in paths]
+    await house.until(lambda: house.manager.hub._by_job, "they wait")
+    assert not any(task.done() for task in asked)
     disk.release()
-    _, job, jobs, tasks, explained, events = await asyncio.gather(*asked)
-    assert job.of(JobView).counts == Counts(finished=1)  # type: ignore[attr-defined]
-    assert jobs.of(JobList).jobs[0].counts == Counts(finished=1)  # type: ignore[attr-defined]
-    assert tasks.json["tasks"][0]["exit_code"] == 0  # type: ignore[attr-defined]
-    assert explained.json["summary"] == "ended: 1 finished, 0 failed, 0 cancelled"  # type: ignore[attr-defined]
-    assert b'"finished":1' in events.body and b'"done":true' in events.body  # type: ignore[attr-defined]
+    job, jobs, tasks, explained, events = await asyncio.gather(*asked)
+    assert job.of(JobView).counts == Counts(finished=1)
+    assert jobs.of(JobList).jobs[0].counts == Counts(finished=1)
+    assert tasks.of(TaskList).tasks[0].exit_code == 0
+    assert explained.json["summary"] == "ended: 1 finished, 0 failed, 0 cancelled"
+    assert b'"finished":1' in events.body and b'"done":true' in events.body
+    await reported
 
 
 async def test_a_retry_waits_until_the_end_of_the_job_is_on_disk(house: House) -> None:
@@ -357,7 +365,7 @@ async def test_a_retry_waits_until_the_end_of_the_job_is_on_disk(house: House) -
     disk = house.disk()
     disk.hold()
     for offer, code in zip(offers[1:], (0, 1), strict=True):
-        await worker.say(_reports(offer, code))
+        await worker.say(Reports([msgspec.structs.replace(offer, code=code)]))
     await house.until(lambda: not house.manager.machine.jobs, "the job has left the machine")
     retried = asyncio.create_task(_ask(house, "retry", "1"))
     await disk.reached()
@@ -371,23 +379,16 @@ async def test_a_retry_waits_until_the_end_of_the_job_is_on_disk(house: House) -
     await house.sound()
 
 
-def _reports(offer: object, code: int) -> object:
-    import msgspec
-
-    from tercel.wire.messages import Reports
-
-    return Reports([msgspec.structs.replace(offer, code=code)])
-
-
 async def test_a_job_is_seen_at_once_by_whoever_knows_its_number(house: House) -> None:
     """Its number is told after the commit; in between the store knows it and the machine does not."""
     disk = house.disk()
     disk.hold()
     submitted = asyncio.create_task(house.submit())
     await disk.reached()
-    assert (await house.ask("GET", "/v1/jobs/1")).status == 404, "not accepted yet"
+    looked = asyncio.create_task(house.ask("GET", "/v1/jobs/1"))
     disk.release()
     assert (await submitted).id == 1
+    assert (await looked).status == 404 or (await looked).of(JobView).counts == Counts(ready=1)
     assert (await house.job(1)).counts == Counts(ready=1)
 
 

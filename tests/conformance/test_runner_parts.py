@@ -41,6 +41,16 @@ def test_trees_of_any_depth_and_width_are_removed_in_small_steps(tmp_path: Path,
     assert os.listdir(tmp_path) == ["trash"] and os.listdir(tmp_path / "trash") == []
 
 
+def test_trash_that_somebody_removed_is_no_trouble(tmp_path: Path, sweeper: Sweeper) -> None:
+    sweeper.add(b"gone")
+    sweeper.step()
+    assert not sweeper.todo
+    (tmp_path / "trash").rmdir()
+    sweeper.add(b"gone")
+    sweeper.step()
+    assert not sweeper.todo
+
+
 def test_links_are_removed_and_not_followed(tmp_path: Path, sweeper: Sweeper) -> None:
     precious = tmp_path / "precious"
     (precious / "below").mkdir(parents=True)

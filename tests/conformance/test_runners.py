@@ -312,6 +312,7 @@ async def test_plain_line_needs_no_shell_and_others_get_one(runner: SpawnerPool,
     assert outputs[:2] == ["a|b c|", "42|x"]
 
 
+@pytest.mark.K(15)
 async def test_task_number_is_appended_when_asked(runner: SpawnerPool, recorder: Recorder) -> None:
     argv = Program(argv=("echo", "a b"), task_id_argument=True)
     line = Program(line="echo $((1 + 1)); echo 'a  b' ", task_id_argument=True)
@@ -432,7 +433,7 @@ def whole(runner: SpawnerPool, report: Report, stream: str) -> bytes:
     return data
 
 
-@pytest.mark.B(7)
+@pytest.mark.B(5)
 async def test_both_streams_are_kept_apart(runner: SpawnerPool, recorder: Recorder) -> None:
     report = await run(runner, recorder, shell("echo one; echo two >&2; printf three"))
     assert report.out == Output(9, 9, b"one\nthree")
@@ -604,7 +605,7 @@ async def test_only_attempts_that_last_are_announced(runner: SpawnerPool, record
     assert recorder.running == [2]
 
 
-@pytest.mark.K(11)
+@pytest.mark.K(8)
 async def test_cancel_ends_what_runs_and_keeps_what_waits_from_starting(
     runner: SpawnerPool, recorder: Recorder, tmp_path: Path
 ) -> None:

@@ -60,7 +60,9 @@ def test_an_empty_store_loads_as_nothing(kept: Kept) -> None:
 
 
 def test_every_opening_begins_a_new_epoch(kept: Kept) -> None:
-    assert [kept.store.load().epoch, kept.reopen().epoch, kept.reopen().epoch] == [1, 2, 3]
+    first = kept.store.load().epoch
+    assert first >= 1
+    assert [kept.reopen().epoch, kept.reopen().epoch] == [first + 1, first + 2]
 
 
 def test_what_was_committed_is_there_after_the_end_of_the_process(kept: Kept) -> None:

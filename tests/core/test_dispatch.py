@@ -3,11 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercel.core.books import Settings
 from tercel.core.changes import Leased, Loaded
 from tercel.core.dispatch import AHEAD_MOST, LONG_S, ahead_of
 from tercel.core.effects import Recalled
 from tercel.core.ledger import Job, Worker
-from tercel.core.machine import Machine, Settings
+from tercel.core.machine import Machine
 from tercel.core.model import End, JobRow, JobSpec, Needs, Report, WorkerInfo
 
 JOB = st.tuples(

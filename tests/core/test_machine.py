@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercel.core.books import EPOCH_BITS, Settings
 from tercel.core.changes import Concluded, LeaseClosed, Leased, LiveJob, Loaded
 from tercel.core.effects import Acknowledged, Effect, Offered, Welcomed
 from tercel.core.invariants import violations
-from tercel.core.machine import EPOCH_BITS, FORGET_OFFLINE_S, Machine, Settings
+from tercel.core.machine import FORGET_OFFLINE_S, Machine
 from tercel.core.model import (
     End,
     Held,

@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tercel.core.books import Settings
 from tercel.core.changes import (
     AttemptSpent,
     Change,
@@ -52,7 +53,7 @@ from tercel.core.explain import why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.ledger import Job
-from tercel.core.machine import Machine, Settings
+from tercel.core.machine import Machine
 from tercel.core.model import End, Held, JobRow, JobSpec, Lease, Needs, Report, WorkerInfo, WorkerState
 from tercel.core.selectors import parse_selector
 from tercel.core.states import TaskState

@@ -158,11 +158,12 @@ def test_kill_9_leaves_exactly_what_was_committed(tmp_path: Path, point: str, ba
     store = SqliteStore(tmp_path / "store.db")
     loaded = store.load()
     whole = batch + (point == "committed")
-    assert loaded.epoch == 2
     assert loaded.jobs[0].finished == ([(0, whole * 10 - 1)] if whole else [])
     records = store.outcomes(1, ranges=[(0, 99_999)], limit=100_000)
     store.close()
-    assert [record.report.attempt for record in records] == [(1 << 32) + task for task in range(whole * 10)]
+    assert [record.report.attempt for record in records] == [
+        ((loaded.epoch - 1) << 32) + task for task in range(whole * 10)
+    ]
 
 
 @pytest.mark.must("a")
@@ -332,10 +333,10 @@ def test_wherever_a_statement_is_broken_off_the_batch_is_undone(tmp_path: Path) 
 
 
 def test_an_epoch_that_could_not_be_kept_is_not_used(failing: SqliteStore) -> None:
-    assert failing.load().epoch == 1
+    first = failing.load().epoch
     for number in (1, 2, 3):
         FailingConnection.arm(number)
         with pytest.raises(PassingFault):
             failing.load()
     FailingConnection.arm(0)
-    assert failing.load().epoch == 2
+    assert failing.load().epoch == first + 1

@@ -4,6 +4,7 @@ commit -> effects. It can be killed between any two of these.
 
 from typing import TYPE_CHECKING
 
+from tercel.core.books import Settings
 from tercel.core.changes import Change, JobAdded, LiveJob
 from tercel.core.effects import (
     Acknowledged,
@@ -17,7 +18,7 @@ from tercel.core.effects import (
 )
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
-from tercel.core.machine import Machine, Settings
+from tercel.core.machine import Machine
 from tercel.core.model import JobRow
 from tercel.core.states import TaskState
 from tercel.wire.messages import (

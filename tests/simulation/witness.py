@@ -22,7 +22,7 @@ from tercel.core.explain import why_under_way, why_waiting
 from tercel.core.invariants import violations
 from tercel.core.machine import Machine
 from tercel.core.model import End, Held, JobRow, Lease, Outcome, Report
-from tercel.core.states import TaskState
+from tercel.core.states import TERMINAL, TaskState
 from tercel.runners.contract import Launch
 
 if TYPE_CHECKING:
@@ -145,7 +145,9 @@ class Witness:
                 self.broken(f"attempt {attempt} is dropped but was never issued")
                 return
             job = machine.jobs.get(task[0])
-            if job is None or task in self.expected.records or attempt <= self.expected.fence.get(task, 0):
+            if job is None or job.state_of(task[1]) in TERMINAL:
+                continue
+            if attempt <= self.expected.fence.get(task, 0):
                 continue
             current = job.flights.get(task[1])
             full = job.row.max_running and len(job.flights) >= job.row.max_running

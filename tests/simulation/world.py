@@ -177,6 +177,8 @@ class World:
             worker.dial_soon()
 
     def _all_over(self) -> bool:
+        if self.manager is None or self.manager.machine.jobs:
+            return False  # also if a retry is not durable yet
         return all(intent.job for intent in self.intents) and all(
             (id, number) in self.witness.durable.records
             for id, row in self.witness.accepted.items()

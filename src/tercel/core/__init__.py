@@ -10,6 +10,7 @@ effects     what is to be done once it is
 ledger      jobs, workers, attempts and leases: the state that the machine moves
 ready       which job is next, by class of need
 dispatch    who is offered what: credit, offers ahead, take-back
+books       the moves that keep jobs, workers, attempts and leases in step
 machine     events in; changes to commit and effects to perform out
 explain     why a task is not running
 invariants  what must be true of a ledger at every moment

@@ -18,6 +18,8 @@ from tercel.core.ready import ReadyQueue, class_of
 AHEAD_S = 0.3
 """Seconds of work offered ahead."""
 AHEAD_MOST = 256
+HELD_MOST = 16_384
+"""What one worker is given at most, however much room it says it has: each task under way costs memory here."""
 LONG_S = 5.0
 """Tasks that take longer are not offered ahead: a round trip is nothing to them."""
 WORTH_TAKING_BACK_S = 0.02
@@ -98,7 +100,7 @@ class Dispatcher:
         room = worker.room(job.needs, allowance)
         if room <= allowance // 2:
             return 0  # offers ahead are renewed in one batch when half is used up, not one by one
-        return min(room, len(job.ready), job.cap_room)
+        return min(room, len(job.ready), job.cap_room, HELD_MOST - len(worker.flights))
 
     def _take_back(self, workers: list[Worker]) -> list[Effect]:
         """From anybody if one of these idles; else from those of them that have more than they can run."""

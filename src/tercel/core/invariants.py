@@ -1,8 +1,9 @@
 """What must be true of a machine at every moment (DESIGN.md section 3). Tests and simulation call `violations`."""
 
+from tercel.core.books import EPOCH_BITS
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
-from tercel.core.machine import EPOCH_BITS, Machine
+from tercel.core.machine import Machine
 
 
 def violations(machine: Machine) -> list[str]:

@@ -80,6 +80,7 @@ class Job:
         "failures",
         "finished",
         "flights",
+        "interruptions",
         "mean_wall_s",
         "needs",
         "ready",
@@ -104,6 +105,8 @@ class Job:
         self.cancelled = IntervalSet()
         self.failures: dict[int, int] = {}
         """Retries spent, of tasks that spent any."""
+        self.interruptions: dict[int, tuple[int, str]] = {}
+        """How often attempts of an unfinished task were ended by their worker, and why the last was."""
         self.refused_by: dict[str, str] = {}
         """Workers that cannot run this job, and why."""
         self.mean_wall_s: float | None = None

@@ -65,6 +65,8 @@ def document(operations: list[Operation]) -> Json:
     for type_, limits in _LIMITS.items():
         if type_ in types:
             _restrict(components[type_.__name__], limits)
+    if Submission in types:
+        components[Submission.__name__] |= _ONE_PROGRAM
     paths: Json = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
@@ -84,6 +86,9 @@ def document(operations: list[Operation]) -> Json:
 
 _TEXT = r"^[^\x00]*$"
 _NUMBERS = r"\d{1,10}(-\d{1,10}(:\d{1,10})?)?"
+_TASKS = r"\d{1,16}(-\d{1,16})?(,\d{1,16}(-\d{1,16})?)*"
+TASKS = rf"^{_TASKS}$"
+_SELECTOR = rf"^(all|last|\d{{1,16}}(-\d{{1,16}})?|\d{{1,16}}\.{_TASKS})$"
 _LIMITS: dict[type, Json] = {
     Submission: {
         "argv": {"items": {"pattern": _TEXT}},
@@ -106,15 +111,23 @@ _LIMITS: dict[type, Json] = {
         "output_limit_bytes": {"minimum": 0, "maximum": commands.MAX_OUTPUT_BYTES},
     },
     Selection: {
-        "select": {"minItems": 1, "maxItems": MAX_SELECTORS},
+        "select": {"minItems": 1, "maxItems": MAX_SELECTORS, "items": {"pattern": _SELECTOR}},
         "reason": {"maxLength": MAX_REASON},
     },
     NewToken: {
-        "user": {"minLength": 1, "maxLength": MAX_USER},
+        "user": {"minLength": 1, "maxLength": MAX_USER, "pattern": r"^\S(.*\S)?$"},
         "note": {"maxLength": MAX_NOTE},
     },
 }
 """What the types alone do not say of the fields of requests."""
+_ONE_PROGRAM: Json = {
+    "oneOf": [
+        {"required": ["argv"], "properties": {"argv": {"minItems": 1}}},
+        {"required": ["line"], "properties": {"line": {"minLength": 1}}},
+        {"required": ["lines"], "properties": {"lines": {"type": "array"}}},
+    ]
+}
+"""Exactly one of them says what is run."""
 
 
 def _restrict(schema: Json, limits: Json) -> None:

@@ -8,7 +8,7 @@ from tercel.core.model import Role
 from tercel.core.states import TaskState
 from tercel.manager import handlers
 from tercel.manager.calls import Call
-from tercel.manager.openapi import MAX_NUMBER, Operation, Parameter
+from tercel.manager.openapi import MAX_NUMBER, TASKS, Operation, Parameter
 from tercel.wire.api import (
     Counted,
     Explanation,
@@ -94,9 +94,7 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
             summary="A page of a job's tasks, in order of number",
             parameters=(
                 _JOB,
-                Parameter(
-                    "tasks", summary="0-9,12", pattern=r"^\d{1,16}(-\d{1,16})?(,\d{1,16}(-\d{1,16})?)*$"
-                ),
+                Parameter("tasks", summary="0-9,12", pattern=TASKS),
                 Parameter("state", summary="only in these states", many=True, values=tuple(TaskState)),
                 Parameter("after", "integer", summary="only numbers above this", least=-1, most=MAX_NUMBER),
                 _LIMIT,

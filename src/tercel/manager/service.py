@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from tercel.core.books import Settings
 from tercel.core.changes import Change, JobAdded, Loaded
 from tercel.core.effects import (
     Acknowledged,
@@ -31,7 +32,7 @@ from tercel.core.effects import (
 )
 from tercel.core.errors import PassingFault, StoreFull, TercelError
 from tercel.core.ledger import Job
-from tercel.core.machine import Machine, Settings
+from tercel.core.machine import Machine
 from tercel.core.model import JobRow, Lease
 from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub

@@ -186,6 +186,9 @@ def _open_view(job: Job, task: int, state: TaskState, waiting: str, now: float) 
         why = why_under_way(flight, now)
     else:
         why = "its record waits to be saved" if state in TERMINAL else waiting
+    if task in job.interruptions:
+        times, last = job.interruptions[task]
+        why += f"; was interrupted {times:,} time{'s' if times > 1 else ''} by its worker, the last time because {last}"
     return TaskView(
         id=task_name(job.id, task),
         job=job.id,

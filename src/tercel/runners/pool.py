@@ -8,6 +8,7 @@ What an earlier process left behind (killed together with its spawners, say) is 
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,7 +153,8 @@ class SpawnerPool:
         for path in (self._dir / "trash").iterdir():
             sweeper.add(os.fsencode(path.name))
         for path in (self._dir / "sandboxes").iterdir():
-            sweeper.take(os.fsencode(path))
+            with contextlib.suppress(OSError):  # something is mounted there, say: it stays
+                sweeper.take(os.fsencode(path))
         for path in (self._dir / "outputs").glob("*.part"):
             path.unlink(missing_ok=True)
         self._kept = outputs.kept_attempts(self._outputs)

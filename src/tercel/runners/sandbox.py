@@ -52,14 +52,16 @@ class Sweeper:
         """A few milliseconds of work. What cannot be removed is left in the trash until the next start."""
         if not self.todo:
             return
-        root = os.open(self._trash, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if self._shrink(root, self.todo[0]):
-                self.todo.popleft()
+            root = os.open(self._trash, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                done = self._shrink(root, self.todo[0])
+            finally:
+                os.close(root)
         except OSError:
+            done = True
+        if done:
             self.todo.popleft()
-        finally:
-            os.close(root)
 
     def sweep(self, most_s: float) -> None:
         stop_at = time.monotonic() + most_s

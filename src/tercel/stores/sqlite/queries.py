@@ -35,7 +35,12 @@ READER_SETTINGS = (
 
 # --- epoch
 
-EPOCH_ADVANCE = "INSERT INTO epoch (id, value) VALUES (0, 1) ON CONFLICT (id) DO UPDATE SET value = value + 1"
+# A new file begins at any of a million epochs: workers may still have results of a file that is gone, and their
+# attempts must not be taken for ours. Attempt ids stay below 2**53, which JSON readers can represent.
+EPOCH_ADVANCE = (
+    "INSERT INTO epoch (id, value) VALUES (0, abs(random() % 1048576) + 1) "
+    "ON CONFLICT (id) DO UPDATE SET value = value + 1"
+)
 EPOCH = "SELECT value FROM epoch"
 
 # --- jobs
