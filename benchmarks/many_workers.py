@@ -7,7 +7,7 @@ from harness import claim, fake_workers, finished, manager, place, run
 from tercel.wire.api import Submission
 
 WORKERS = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-TASKS_EACH = 15
+TASKS_EACH = 30
 
 
 async def main() -> None:

@@ -141,7 +141,8 @@ class Dispatcher:
             worker = self._workers.get(id)
             if worker is None or not worker.takes_more or worker.id in job.refused_by:
                 continue
-            if worker.room(job.needs, 0) > 0:
+            # Who has tasks waiting (the donor itself, not least) does not idle, whatever else would fit there.
+            if not worker.overbooked and worker.room(job.needs, 0) > 0:
                 return True
         return False
 
