@@ -28,8 +28,8 @@ def cli() -> str:
 def _commands(
     path: str, command: click.Command, parent: click.Context | None
 ) -> Iterator[tuple[str, click.Command, click.Context]]:
-    context = click.Context(command, info_name=path.split()[-1], parent=parent, max_content_width=100)
-    context.terminal_width = 100
+    settings = command.context_settings | {"terminal_width": 100, "max_content_width": 100}
+    context = click.Context(command, info_name=path.split()[-1], parent=parent, **settings)
     yield path, command, context
     if isinstance(command, click.Group):
         for name in command.list_commands(context):

@@ -410,7 +410,9 @@ class Raw:
 @asynccontextmanager
 async def open_house(data: Path, **options: Any) -> AsyncIterator[House]:
     async with serving(ManagerOptions(data=data, port=0, **options)) as served:
-        connector = aiohttp.TCPConnector(limit=0)
+        connector = aiohttp.TCPConnector(
+            limit=0, force_close=True
+        )  # no connection is found closed by the manager
         timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as client:
             one = House(served, data, client)

@@ -646,7 +646,7 @@ async def test_a_worker_that_reports_without_end_and_reads_nothing_costs_little(
 
 
 async def test_a_worker_that_reads_nothing_loses_its_tasks_to_the_others(home: Path) -> None:
-    async with open_house(home / "data", heartbeat_s=0.1, grace_s=0.1) as house:
+    async with open_house(home / "data", heartbeat_s=0.5, grace_s=0.1) as house:
         await house.submit(array="0-1")
         deaf = await house.worker("deaf")
         await deaf.offered()
@@ -664,7 +664,7 @@ async def test_a_worker_that_reads_nothing_loses_its_tasks_to_the_others(home: P
 
 
 async def test_a_worker_that_says_hello_and_nothing_more_is_given_up(home: Path) -> None:
-    async with open_house(home / "data", heartbeat_s=0.1, grace_s=0.1) as house:
+    async with open_house(home / "data", heartbeat_s=0.5, grace_s=0.1) as house:
         await house.submit()
         silent = await house.worker("silent")
         await silent.offered()
@@ -677,13 +677,13 @@ async def test_a_worker_that_says_hello_and_nothing_more_is_given_up(home: Path)
 
 
 async def test_empty_frames_are_not_a_sign_of_life(home: Path) -> None:
-    async with open_house(home / "data", heartbeat_s=0.1) as house:
+    async with open_house(home / "data", heartbeat_s=0.3) as house:
         bad = await house.worker("bad")
 
         async def babble() -> None:
             while True:
                 await bad.throw(pack([bad.end._session._number(), []]))
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
 
         babbling = asyncio.create_task(babble())
         assert await bad.hung_up()

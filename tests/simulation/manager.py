@@ -149,9 +149,8 @@ class SimManager:
                 if before is not None:
                     before.close_at_manager()
                 self.away_since.pop(name, None)
-                rivals = self.world.witness.returned(machine, held)
+                self.world.witness.returned(machine, held)
                 link.hello = machine.on_hello(name, instance, info, held, now)
-                self.world.witness.reclaimed(machine, rivals)
             case Presence(state, capacity):
                 machine.on_presence(link.name, state, capacity, now)
             case Started(attempts):

@@ -20,7 +20,6 @@ from tercel.core.changes import (
 )
 from tercel.core.explain import why_under_way, why_waiting
 from tercel.core.invariants import violations
-from tercel.core.ledger import Flight
 from tercel.core.machine import Machine
 from tercel.core.model import End, Held, JobRow, Lease, Outcome, Report
 from tercel.core.states import TERMINAL, TaskState
@@ -131,22 +130,11 @@ class Witness:
 
     # -- what the machine decides -------------------------------------------------------------------------
 
-    def returned(self, machine: Machine, held: list[Held]) -> list[Flight]:
-        """A worker is back. Tasks that are elsewhere meanwhile need not wait for it; returns those rivals."""
-        rivals = []
+    def returned(self, machine: Machine, held: list[Held]) -> None:
         for one in held:
             job = machine.jobs.get(one.job)
-            rival = job.flights.get(one.task) if job is not None else None
-            if rival is not None and rival.attempt != one.attempt:
+            if job is not None and one.task in job.flights and job.flights[one.task].attempt != one.attempt:
                 self.excused.add(one.attempt)
-                rivals.append(rival)
-        return rivals
-
-    def reclaimed(self, machine: Machine, rivals: list[Flight]) -> None:
-        """Those rivals that had to give way to the attempt before them need not be waited for either."""
-        for rival in rivals:
-            if rival.job.flights.get(rival.task) is not rival:
-                self.excused.add(rival.attempt)
 
     def dropping(self, machine: Machine, drop: list[int]) -> None:
         """Only what is settled, or under way elsewhere, may be dropped."""

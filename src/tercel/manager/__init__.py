@@ -3,15 +3,21 @@
     options        what can be set
     service        intake -> core -> commit -> effects
     conversation   one connected worker
+    hearing        what a worker says, judged before it counts
+    frames         what it is sent, in frames that a link takes
     requests       what clients ask for: submit, cancel, retry
     views          what clients are shown
     logs           outputs, of ended and of running tasks
-    events         live streams of what changed
+    events         who waits for what, and what happened meanwhile
+    streams        one client's stream of events
     access         tokens and what they allow
-    http           the API over HTTP: authentication, errors as problem details
+    server         the HTTP server underneath: bounds on waiting
+    http           the API over HTTP: who may do what, errors as problems
+    calls          one request, read and checked
     handlers       one small function per route
     routes         the table of them
     openapi        its description, generated from that table
+    problems       errors as clients see them
 
 Knows workers only through wire and a link.
 """

@@ -59,9 +59,6 @@ class Tokens:
     def all(self) -> list[Token]:
         return sorted(self._by_id.values(), key=lambda token: token.created_at)
 
-    def __contains__(self, id: str) -> bool:
-        return id in self._by_id
-
     def add(self, token: Token) -> None:
         self._by_id[token.id] = token
 

@@ -143,16 +143,11 @@ class Call:
             raise UsageError(f"{name} is true or false, not {text[:40]!r}", name)
         return text == "true"
 
-    def job(self) -> JobRow:
-        return requests.find_job(self.manager, self.who, self._job())
-
-    async def standing_job(self) -> JobRow:
-        """The job, with nothing of it still on its way to the disk."""
+    async def job(self) -> JobRow:
+        """With nothing of it still on its way to the disk."""
+        id = whole_number(self.request.match_info["job"], "job", 0)
         await self.manager.settled()
-        return await requests.standing(self.manager, self.who, self._job())
-
-    def _job(self) -> int:
-        return whole_number(self.request.match_info["job"], "job", 0)
+        return await requests.standing(self.manager, self.who, id)
 
     def task(self) -> int:
         return whole_number(self.request.match_info["task"], "task", 0)

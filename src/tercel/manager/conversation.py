@@ -46,6 +46,8 @@ OWED_MOST = 100_000
 class Conversation:
     def __init__(self, manager: "Manager", end: ManagerEnd) -> None:
         self.worker = ""
+        self.hello = -1
+        """The number of its Hello, once it is said."""
         self.welcomed = False
         self.said_bye = False
         self.briefed: set[int] = set()
@@ -118,7 +120,8 @@ class Conversation:
         self.worker = hello.worker
         self._manager.joined(self)
         machine = self._manager.machine
-        machine.on_hello(hello.worker, hello.instance, hello.info, hello.held, self._manager.clock())
+        now = self._manager.clock()
+        self.hello = machine.on_hello(hello.worker, hello.instance, hello.info, hello.held, now)
         self._manager.wake()
         log.info("worker %s joined from %s", hello.worker, hello.info.node)
         return True

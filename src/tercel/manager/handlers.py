@@ -56,7 +56,7 @@ async def get_jobs(call: Call) -> web.Response:
 
 
 async def get_job(call: Call) -> web.Response:
-    return answer(views.job_view(call.manager, await call.standing_job()))
+    return answer(views.job_view(call.manager, await call.job()))
 
 
 async def get_tasks(call: Call) -> web.Response:
@@ -71,7 +71,7 @@ async def get_tasks(call: Call) -> web.Response:
     outputs = call.flag("outputs")
     found, more = await views.task_views(
         call.manager,
-        await call.standing_job(),
+        await call.job(),
         tasks=wanted,
         states=states,
         after=-1 if after is None else after,
@@ -82,7 +82,7 @@ async def get_tasks(call: Call) -> web.Response:
 
 
 async def get_task(call: Call) -> web.Response:
-    task, row = call.task(), await call.standing_job()
+    task, row = call.task(), await call.job()
     view = await views.task_view(call.manager, row, task)
     if view is None:
         raise NotFound(f"job {row.id} has no task {task}", "task")
@@ -90,7 +90,7 @@ async def get_task(call: Call) -> web.Response:
 
 
 async def get_logs(call: Call) -> web.StreamResponse:
-    task, row = call.task(), await call.standing_job()
+    task, row = call.task(), await call.job()
     stream = call.text("stream") or "out"
     if stream not in ("out", "err"):
         raise UsageError(f"stream is out or err, not {stream[:40]!r}", "stream")
@@ -167,11 +167,15 @@ async def get_tokens(call: Call) -> web.Response:
 
 
 async def post_token(call: Call) -> web.Response:
-    new = await call.body(NewToken)
-    token, text = issue(new.role, new.user, new.note, call.manager.clock())
-    if call.manager.trouble:
-        raise StoreFull(call.manager.trouble)
-    await call.manager.save([TokenAdded(token)])
+    new, manager = await call.body(NewToken), call.manager
+    token, text = issue(new.role, new.user, new.note, manager.clock())
+    if manager.trouble:
+        raise StoreFull(manager.trouble)
+    manager.machine.changes.append(TokenAdded(token))
+    await manager.settled()
+    if manager.trouble:
+        manager.machine.changes.append(TokenRevoked(token.id))  # nobody will ever have been told of it
+        raise StoreFull(manager.trouble)
     call.tokens.add(token)
     return answer(IssuedToken(id=token.id, role=token.role, user=token.user, secret=text), 201)
 
@@ -201,12 +205,15 @@ async def get_events(call: Call) -> web.StreamResponse:
     tasks = call.flag("tasks")
     for id in ids:
         requests.find_job(call.manager, call.who, id)
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     subscription = call.manager.hub.subscribe(ids)
     try:
         with call.visit(), contextlib.suppress(ConnectionError):  # the reader went away: nobody to tell
+            first = await streams.standing(call.manager, call.who, subscription.jobs, tasks=tasks)
+            response = web.StreamResponse(
+                headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+            )
             await response.prepare(call.request)
-            await streams.tell(call.manager, call.who, response, subscription, tasks=tasks)
+            await streams.tell(call.manager, response, subscription, first, tasks=tasks)
             await response.write_eof()
     finally:
         call.manager.hub.unsubscribe(subscription)

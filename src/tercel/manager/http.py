@@ -89,19 +89,27 @@ class _Api:
         """Every error becomes a problem document; the manager goes on."""
         try:
             return await handler(request)
-        except Refusal as refusal:
-            return refusal.answer()
-        except TercelError as error:
-            return problem_of(error)
-        except web.HTTPException as error:
-            asked = f"{request.method} {request.path[:200]!r}"
-            allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
-            return problem(error.status, error.reason, f"{asked}: {error.reason}", headers=allowed)
-        except ConnectionError:
-            return problem(400, "gone", "the client did not wait for its answer")  # nobody to tell
-        except Exception:
-            log.exception("%s %.200r failed", request.method, request.path)
-            return problem(500, "our mistake", "the manager's log says more")
+        except Exception as error:
+            if request.writer.output_size > 0:
+                # Part of the answer is out: only cutting it off tells the client that it is not whole.
+                log.warning("%s %.200r was cut off: %s", request.method, request.path, error)
+                raise ConnectionResetError("the answer cannot be completed") from error
+            return self._problem(request, error)
+
+    def _problem(self, request: web.Request, error: Exception) -> web.Response:
+        match error:
+            case Refusal():
+                return error.answer()
+            case TercelError():
+                return problem_of(error)
+            case web.HTTPException():
+                asked = f"{request.method} {request.path[:200]!r}"
+                allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
+                return problem(error.status, error.reason, f"{asked}: {error.reason}", headers=allowed)
+            case ConnectionError():
+                return problem(400, "gone", "the client did not wait for its answer")  # nobody to tell
+        log.error("%s %.200r failed", request.method, request.path, exc_info=error)
+        return problem(500, "our mistake", "the manager's log says more")
 
     async def health(self, _request: web.Request) -> web.Response:
         return web.json_response(body=_encode(Health(ok=not self._manager.trouble, version=__version__)))

@@ -237,10 +237,16 @@ class Manager:
                     self._send(worker, Cancel(attempts))
                 case Recalled(worker, attempts):
                     self._send(worker, TakeBack(attempts))
-                case Welcomed(worker, drop):
-                    self._send(worker, Welcome(self.machine.epoch, self.options.heartbeat_s, drop))
+                case Welcomed(worker, drop, hello):
+                    self._welcome(worker, drop, hello)
                 case Drained(worker):
                     self._send(worker, Drain())
+
+    def _welcome(self, worker: str, drop: list[int], hello: int) -> None:
+        """Only on the link whose Hello this answers: two may have waited for one commit."""
+        conversation = self._conversations.get(worker)
+        if conversation is not None and conversation.hello == hello:
+            conversation.post(Welcome(self.machine.epoch, self.options.heartbeat_s, drop))
 
     def _offer(self, lease: Lease) -> None:
         job = self.machine.jobs.get(lease.job)

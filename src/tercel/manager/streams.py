@@ -1,6 +1,7 @@
 """One client's stream of server-sent events: how its jobs stand, then what changes, until all are done."""
 
 import asyncio
+from collections.abc import Iterable
 
 import msgspec
 from aiohttp import web
@@ -20,19 +21,26 @@ KEEP_ALIVE_S = 15.0
 _encode = msgspec.json.Encoder().encode
 
 
+Standing = list[tuple[Event, IntervalSet]]
+"""Of each job its first event, and the tasks whose end is not told by it."""
+
+
+async def standing(manager: Manager, who: Identity, jobs: Iterable[int], *, tasks: bool) -> Standing:
+    return [await _first(manager, who, id, tasks) for id in sorted(jobs)]
+
+
 async def tell(
     manager: Manager,
-    who: Identity,
     response: web.StreamResponse,
     subscription: Subscription,
+    first: Standing,
     *,
     tasks: bool,
 ) -> None:
     """Tasks that end while the first event is made may be told twice; none is left out."""
-    first = [await _first(manager, who, id, tasks) for id in sorted(subscription.jobs)]
+    await _write(response, [event for event, _ in first])
     untold = {event.job: left for event, left in first if not event.done}
     """Of each open job the tasks whose end was not told. Those cancelled without an attempt are told at the job's."""
-    await _write(response, [event for event, _ in first])
     while untold:
         try:
             async with asyncio.timeout(KEEP_ALIVE_S):

@@ -1,6 +1,7 @@
 """What travels between client and manager: JSON over HTTP, described by a generated OpenAPI document.
 
-Paths (all under /v1, all but /v1/health need `Authorization: Bearer <token>`):
+Paths (all under /v1, all but /v1/health and /v1/openapi.json need `Authorization: Bearer <token>`; a parameter or field
+that is not known is refused):
 
     POST /jobs              Submission -> Submitted        201; 200 if this key was submitted before
     GET  /jobs              -> JobList                     ?before=ID&limit=N&all=true (ended ones too); newest first
@@ -119,7 +120,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempts: list[AttemptView] = []
     """Ended ones, oldest first; the last is the task's outcome if its state is terminal."""
     stdout: str | None = None
-    """With outputs=true: what is kept, undecodable bytes replaced."""
+    """With outputs=true: what is kept (of more than 16 MiB its tail; logs give all), undecodable bytes replaced."""
     stderr: str | None = None
 
 
@@ -201,9 +202,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job: int
     counts: Counts
     ended: list[Range] = []
-    """Tasks that ended since (in the first event: so far), if the stream was asked for them with tasks=true."""
+    """Tasks that ended since (in the first event: so far), if the stream was asked for them with tasks=true.
+
+    Those that were cancelled without having run are told with the job's end at the latest; none is left out, but one that
+    ends while the first event is made may be told twice.
+    """
     spoke: list[Range] = []
-    """Those of them that left any output."""
+    """Those of them that left any output (in the first event: that may have)."""
     done: bool = False
     """All tasks have ended; no more events of this job follow."""
 

@@ -1,0 +1,78 @@
+"""What a worker is sent fits into frames that a link takes, whole and in order."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tercel.core.model import Lease, Needs, Program
+from tercel.manager import frames
+from tercel.wire.messages import (
+    MAX_FRAME_BYTES,
+    Ack,
+    Brief,
+    Cancel,
+    Drain,
+    FromManager,
+    ManagerFrame,
+    Offer,
+    Ping,
+    TakeBack,
+    Welcome,
+)
+
+pytestmark = pytest.mark.must("f")
+
+# Lengths that matter: none, short, and as long as a line may be (64 KiB, here of characters of one to four bytes).
+lines = st.lists(
+    st.sampled_from(["", "x", "x" * 1000, "é" * 32_000, "x" * 65_536, "🦅" * 16_384]), max_size=200
+)
+
+
+@given(lines.filter(bool))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_offers_cover_a_lease_once_and_each_is_small(texts: list[str]) -> None:
+    lease = Lease(id=1000, worker="w", job=7, first=20, last=20 + len(texts) - 1)
+    offers = list(frames.offers(lease, texts))
+    covered = [
+        (offer.first + at, offer.first_attempt + at, line)
+        for offer in offers
+        for at, line in enumerate(offer.lines or [])
+    ]
+    assert covered == [(20 + at, 1000 + at, line) for at, line in enumerate(texts)]
+    for offer in offers:
+        assert offer.job == 7
+        assert offer.last - offer.first + 1 == len(offer.lines or [])
+        assert len(msgspec.msgpack.encode(offer)) < MAX_FRAME_BYTES // 8
+
+
+def test_an_offer_without_lines_is_one_message_however_many_tasks() -> None:
+    lease = Lease(id=5, worker="w", job=1, first=0, last=10**8)
+    assert list(frames.offers(lease, None)) == [Offer(1, 0, 10**8, 5)]
+
+
+big = Program(argv=("x" * 130_000,), env={"A": "x" * 130_000})
+messages: st.SearchStrategy[FromManager] = st.one_of(
+    st.sampled_from([Ping(), Drain()]),
+    st.sampled_from([0, 1, 100_000]).map(lambda count: Ack([2**62] * count)),
+    st.sampled_from([1, 50_000]).map(lambda count: Cancel([2**62] * count)),
+    st.sampled_from([1, 50_000]).map(lambda count: TakeBack([2**62] * count)),
+    st.sampled_from([0, 50_000]).map(lambda count: Welcome(1, 1.0, [2**62] * count)),
+    st.just(Brief(1, big, Needs())),
+    lines.map(lambda texts: Offer(1, 0, max(0, len(texts[:15]) - 1), 1, texts[:15])),
+)
+
+
+@given(st.lists(messages, max_size=40))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_frames_hold_all_messages_in_order_and_each_is_small(posted: list[FromManager]) -> None:
+    sent = list(frames.frames(posted))
+    assert [message for frame in sent for message in frame] == posted
+    assert all(sent)
+    for frame in sent:
+        assert len(msgspec.msgpack.encode(ManagerFrame(1, frame))) < MAX_FRAME_BYTES // 2
+
+
+def test_what_fits_goes_in_one_frame() -> None:
+    posted: list[FromManager] = [Ping()] * 1000
+    assert list(frames.frames(posted)) == [posted]
