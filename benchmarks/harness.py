@@ -73,7 +73,8 @@ def place() -> Iterator[Place]:
 def manager(at: Place, *words: str) -> Iterator[Managed]:
     """`tercel manager` (or `tercel up …`) on a free port, until the block ends."""
     command = at.command(*(words or ("manager",)), "--port", "0")
-    process = subprocess.Popen(command, env=at.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    with (at.root / "manager.log").open("wb") as log:
+        process = subprocess.Popen(command, env=at.env, stdout=subprocess.DEVNULL, stderr=log)
     try:
         yield Managed(at, process, _wait_access(at, process))
     finally:
@@ -87,7 +88,7 @@ def manager(at: Place, *words: str) -> Iterator[Managed]:
 def _wait_access(at: Place, process: subprocess.Popen[bytes]) -> Access:
     for _ in range(1000):
         if process.poll() is not None:
-            raise SystemExit(f"the manager ended: {process.stderr.read().decode() if process.stderr else ''}")
+            raise SystemExit(f"the manager ended: {(at.root / 'manager.log').read_text()}")
         access = read_access(at.access_file)
         if access is not None and access.pid == process.pid:
             return access

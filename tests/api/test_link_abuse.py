@@ -18,6 +18,7 @@ from tercel.core.dispatch import HELD_MOST
 from tercel.core.invariants import violations
 from tercel.core.model import End, Held, Needs, Output, Report, WorkerInfo, WorkerState
 from tercel.links.contract import LinkClosed
+from tercel.manager import conversation
 from tercel.wire.api import TaskView
 from tercel.wire.messages import (
     MAX_FRAME_BYTES,
@@ -623,23 +624,34 @@ async def test_a_flood_of_nonsense_is_heard_and_forgotten(scene: Scene) -> None:
     await _unmoved(scene)
 
 
-async def test_a_worker_that_reports_without_end_and_reads_nothing_costs_little(home: Path) -> None:
+async def test_a_worker_that_reports_without_end_and_reads_nothing_is_soon_not_heard(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it is owed in acknowledgements is bounded: then it is not read from until it reads."""
+    bound, batch = 5000, 1000
+    monkeypatch.setattr(conversation, "OWED_MOST", bound)
     async with open_house(home / "data", heartbeat_s=0.5) as house:
         deaf = await house.worker("deaf")
         deaf._listening.cancel()
         transport: Any = deaf.end._transport()
         transport.pause_reading()
-        reports = Reports([done(99, 0, 10**15 + attempt) for attempt in range(50_000)])
-        grown = growth()
+        reports = Reports([done(99, 0, 10**15 + attempt) for attempt in range(batch)])
 
         async def flood() -> None:
-            for _ in range(1000):
+            while True:
                 await deaf.say(reports)
 
         flooding = asyncio.create_task(flood())
-        await house.until(lambda: not house.manager._conversations, "the manager has had enough")
-        assert grown() < 300, "five gigabytes were on their way"
+        link = house.manager._conversations["deaf"]
+        most = 0
+
+        def gone() -> bool:
+            nonlocal most
+            most = max(most, link._owed)
+            return not house.manager._conversations
+
+        await house.until(gone, "the manager has had enough")
+        assert bound < most <= bound + batch
         flooding.cancel()
         await asyncio.gather(flooding, return_exceptions=True)
         await house.still_works()

@@ -169,8 +169,6 @@ async def get_tokens(call: Call) -> web.Response:
 async def post_token(call: Call) -> web.Response:
     new, manager = await call.body(NewToken), call.manager
     token, text = issue(new.role, new.user, new.note, manager.clock())
-    if manager.trouble:
-        raise StoreFull(manager.trouble)
     manager.machine.changes.append(TokenAdded(token))
     await manager.settled()
     if manager.trouble:
@@ -205,13 +203,11 @@ async def get_events(call: Call) -> web.StreamResponse:
     tasks = call.flag("tasks")
     for id in ids:
         requests.find_job(call.manager, call.who, id)
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     subscription = call.manager.hub.subscribe(ids)
     try:
         with call.visit(), contextlib.suppress(ConnectionError):  # the reader went away: nobody to tell
             first = await streams.standing(call.manager, call.who, subscription.jobs, tasks=tasks)
-            response = web.StreamResponse(
-                headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-            )
             await response.prepare(call.request)
             await streams.tell(call.manager, response, subscription, first, tasks=tasks)
             await response.write_eof()
