@@ -90,7 +90,7 @@ async def test_reports_that_come_in_quick_succession_share_frames(tmp_path: Path
     while reported < 50:
         frames += 1
         reported += sum(len(m.reports) for m in await link.frame() if isinstance(m, Reports))
-    assert frames <= 0.05 / conversation.PACE_S + 3
+    assert frames <= 0.05 / conversation.BRISK_S + 3
     await stage.killed()
 
 

@@ -46,7 +46,7 @@ log = logging.getLogger("tercel.manager")
 SWAMPED_CHANGES = 20_000
 """With so many changes not yet durable, workers' reports are left in their links until the disk has caught up."""
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
-PACE_S = 0.008
+PACE_S = 0.02
 """Under a steady stream of small batches commits follow one another no faster: each costs more than its rows."""
 SMALL_BATCH, FULL_BATCH = 4, 256
 """Changes: below the first nobody is waiting behind, from the second on a commit is worth its cost."""

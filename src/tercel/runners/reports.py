@@ -9,9 +9,9 @@ from tercel.runners import outputs
 from tercel.runners.channel import Message
 from tercel.runners.run import NEVER, Run
 
-WAIT_S = 0.008
+WAIT_S = 0.016
 """How long a report may wait for others while there is more to run."""
-MOST = 12
+MOST = 24
 """Of them; fewer than wait in a lane ahead, so that it never runs dry before it hears again."""
 
 

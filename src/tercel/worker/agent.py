@@ -20,7 +20,7 @@ from tercel.wire.messages import Brief, Offer
 
 LANE_AHEAD_S = 0.05
 """How much work, by the job's mean, may wait inside a lane."""
-LANE_AHEAD_MOST = 16
+LANE_AHEAD_MOST = 64
 LANES_MOST = 512
 """However little each attempt asks for: every lane has a process of its own."""
 OWED_MOST_BYTES = 64 * 2**20

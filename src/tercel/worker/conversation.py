@@ -3,7 +3,7 @@
     greet   Hello -> Welcome (or Refused), within WELCOME_LIMIT_S
     run     three tasks until one of them ends
               receive   hands every frame to the worker
-              send      sends what the outbox contains: one frame at a time, one per PACE_S while they are small
+              send      sends what the outbox contains: one frame at a time, one per PACE_S in a steady stream of small ones
               watch     beats; and ends the link when the manager was silent for three beats
 
 Knows the heartbeat and the order of a conversation, not what the messages mean to the worker.
@@ -17,11 +17,25 @@ from typing import Any
 from tercel.core.errors import PeerError, UsageError
 from tercel.core.model import Report
 from tercel.links.contract import LinkClosed, WorkerEnd
-from tercel.wire.messages import Bye, FromManager, FromWorker, Hello, Presence, Refused, TailData, Welcome
+from tercel.wire.messages import (
+    Bye,
+    FromManager,
+    FromWorker,
+    Hello,
+    Presence,
+    Refused,
+    Reports,
+    TailData,
+    Welcome,
+)
 from tercel.worker.outbox import Outbox, ReadSegments
 
-PACE_S = 0.005
-"""Frames follow one another no faster: what comes in between shares the next. A lone message goes at once."""
+PACE_S = 0.015
+"""In a steady stream frames follow one another no faster: what comes in between shares the next."""
+BRISK_S = 0.002
+"""Otherwise the pause is hardly felt: somebody may wait for this one result."""
+STEADY_REPORTS = 4
+"""A frame with so many reports is part of a steady stream."""
 BATCH_REPORTS = 32
 """With so many reports a frame is worth sending before its time."""
 WELCOME_LIMIT_S = 10.0
@@ -117,15 +131,18 @@ class Conversation:
 
     async def _send_all(self) -> None:
         loop = asyncio.get_running_loop()
-        sent_at = -math.inf
+        sent_at, pace_s = -math.inf, BRISK_S
         while True:
             await self._awake.wait()
-            if (pause_s := sent_at + PACE_S - loop.time()) > 0:
+            if (pause_s := sent_at + pace_s - loop.time()) > 0:
                 await self._pause(pause_s)
             self._awake.clear()
             self._batch_full.clear()
+            pace_s = BRISK_S
             while messages := self._next_frame(loop.time()):
                 await self._link.send(messages)
+                if any(isinstance(m, Reports) and len(m.reports) >= STEADY_REPORTS for m in messages):
+                    pace_s = PACE_S
                 if isinstance(messages[-1], Bye):
                     return
             sent_at = loop.time()
