@@ -79,6 +79,8 @@ class Manager:
         self._briefed: dict[int, set[str]] = {}
         """Which connected workers were sent each job's brief."""
         self._awake = asyncio.Event()
+        self._urgent = asyncio.Event()
+        """Somebody waits for what is not durable yet."""
         self._unsaved: list[Change] = []
         self._undone: list[Effect] = []
         self._saved = asyncio.Condition()
@@ -105,6 +107,7 @@ class Manager:
             raise StoreFull(self.trouble)
         arrival = _Arrival(added, asyncio.get_running_loop().create_future())
         self._arrivals.append(arrival)
+        self._urgent.set()
         self.wake()
         return await arrival.accepted
 
@@ -112,6 +115,7 @@ class Manager:
         """Make changes durable that are no business of the machine's (tokens, outputs)."""
         self.machine.changes += changes
         target = self._written + 1
+        self._urgent.set()
         self.wake()
         async with self._saved:
             await self._saved.wait_for(lambda: self._durable >= target)
@@ -123,6 +127,7 @@ class Manager:
         """
         target = self._written + (1 if self.machine.changes else 0)
         if self._durable < target and not self.trouble:
+            self._urgent.set()
             self.wake()
             async with self._saved:
                 await self._saved.wait_for(lambda: self._durable >= target or self.trouble)
@@ -150,11 +155,19 @@ class Manager:
             if saved is not None:
                 pause_s = RETRY_FIRST_S
                 if SMALL_BATCH <= saved < FULL_BATCH:
-                    await asyncio.sleep(PACE_S)
+                    await self._pace()
             else:
                 await asyncio.sleep(pause_s)
                 pause_s = min(RETRY_MOST_S, pause_s * 2)
                 self.wake()
+
+    async def _pace(self) -> None:
+        """Let more gather, unless somebody waits for the disk."""
+        try:
+            async with asyncio.timeout(PACE_S):
+                await self._urgent.wait()
+        except TimeoutError:
+            pass  # nobody did
 
     async def _next_event(self) -> None:
         deadline = self.machine.next_deadline()
@@ -171,12 +184,13 @@ class Manager:
     async def _save(self) -> int | None:
         """One commit for all that happened since the last; then its effects.
 
-        Returns how many changes were saved, None if they could not be and must be tried again.
+        Returns how many changes were saved beside submissions, None if they must be tried again.
         """
         changes, effects = self.machine.take()
         self._unsaved += changes
         self._undone += effects
         arrivals, self._arrivals = self._arrivals, []
+        self._urgent.clear()
         batch: list[Change] = [*(a.added for a in arrivals), *self._unsaved]
         if batch:
             self._written += 1
@@ -200,7 +214,7 @@ class Manager:
             self._saved.notify_all()
         undone, self._undone = self._undone, []
         self._perform(undone)
-        return len(batch)
+        return len(batch) - len(arrivals)
 
     async def _could_not_save(self, fault: TercelError, arrivals: list[_Arrival]) -> None:
         if not self.trouble:
