@@ -216,6 +216,7 @@ class Disk:
         self._held = False
         self._permits = threading.Semaphore(0)
         self._fault: Exception | None = None
+        self._once = False
         self._loop = asyncio.get_running_loop()
         self._waiting = asyncio.Event()
         self._store.commit = self._commit_when_let  # type: ignore[method-assign]
@@ -224,9 +225,12 @@ class Disk:
         if self._held:
             self._loop.call_soon_threadsafe(self._waiting.set)
             assert self._permits.acquire(timeout=PATIENCE_S)
-        if self._fault is not None:
+        fault = self._fault  # read once: the test's thread may set it meanwhile
+        if fault is not None:
+            if self._once:
+                self._fault = None
             self._store._roll_back()  # type: ignore[attr-defined]
-            raise self._fault
+            raise fault
         self._commit()
 
     def hold(self) -> None:
@@ -247,7 +251,9 @@ class Disk:
         self._held = False
         self._permits.release()
 
-    def fail(self, fault: Exception | None) -> None:
+    def fail(self, fault: Exception | None, *, once: bool = False) -> None:
+        """Every commit from now on, or the next one alone."""
+        self._once = once
         self._fault = fault
 
 
