@@ -9,7 +9,7 @@ from aiohttp import web
 from tercel.core.errors import PassingFault, StoreFull
 from tercel.manager import logs, requests, streams
 from tercel.wire.api import Counts
-from tercel.wire.messages import Reports
+from tercel.wire.messages import Offer, Reports
 from tests.api.house import Disk, House
 from tests.api.test_clients import head
 
@@ -98,6 +98,24 @@ async def test_a_passing_fault_of_the_disk_is_not_called_a_full_one(house: House
     assert answer.problem.detail == "the disk is tired"
     disk.fail(None)
     await house.submit()
+    await house.sound()
+
+
+@pytest.mark.must("f", "h")
+async def test_lines_that_cannot_be_read_for_a_moment_are_offered_later(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> list[str]:
+        monkeypatch.undo()
+        raise PassingFault("too many open files")
+
+    monkeypatch.setattr(house.manager.store, "lines", unreadable)
+    worker = await house.worker()
+    job = await house.submit(lines=["echo a", "echo b"])
+    for task in range(2):
+        await worker.report(await worker.offered(job.id))
+        assert worker.all(Offer)[task].lines == ["echo a", "echo b"][task : task + 1]
+    assert (await house.ended(job.id)).counts == Counts(finished=2)
     await house.sound()
 
 

@@ -184,7 +184,7 @@ class Manager:
     async def _save(self) -> int | None:
         """One commit for all that happened since the last; then its effects.
 
-        Returns how many changes were saved beside submissions, None if they must be tried again.
+        Returns how many changes were saved beside submissions, None if something must be tried again.
         """
         changes, effects = self.machine.take()
         self._unsaved += changes
@@ -212,8 +212,11 @@ class Manager:
         async with self._saved:
             self._durable = self._written
             self._saved.notify_all()
-        undone, self._undone = self._undone, []
-        self._perform(undone)
+        try:
+            self._perform()
+        except PassingFault as fault:
+            log.warning("cannot read what is due to workers: %s; it is tried again", fault)
+            return None
         return len(batch) - len(arrivals)
 
     async def _could_not_save(self, fault: TercelError, arrivals: list[_Arrival]) -> None:
@@ -235,26 +238,35 @@ class Manager:
 
     # -- effects ------------------------------------------------------------------------------------------
 
-    def _perform(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Acknowledged(worker, attempts):
-                    self._send(worker, Ack(attempts))
-                case Offered(lease):
-                    self._offer(lease)
-                case Progressed(job, ended, spoke):
-                    self.hub.progressed(job, ended, spoke)
-                case JobDone(job, finished, failed, cancelled):
-                    self.hub.done(job, finished, failed, cancelled)
-                    self._forget(job)
-                case Ended(worker, attempts):
-                    self._send(worker, Cancel(attempts))
-                case Recalled(worker, attempts):
-                    self._send(worker, TakeBack(attempts))
-                case Welcomed(worker, drop, hello):
-                    self._welcome(worker, drop, hello)
-                case Drained(worker):
-                    self._send(worker, Drain())
+    def _perform(self) -> None:
+        """All that is due, in order. Where one cannot be done now, it and those behind it stay due."""
+        done = 0
+        try:
+            for effect in self._undone:
+                self._perform_one(effect)
+                done += 1
+        finally:
+            del self._undone[:done]
+
+    def _perform_one(self, effect: Effect) -> None:
+        match effect:
+            case Acknowledged(worker, attempts):
+                self._send(worker, Ack(attempts))
+            case Offered(lease):
+                self._offer(lease)
+            case Progressed(job, ended, spoke):
+                self.hub.progressed(job, ended, spoke)
+            case JobDone(job, finished, failed, cancelled):
+                self.hub.done(job, finished, failed, cancelled)
+                self._forget(job)
+            case Ended(worker, attempts):
+                self._send(worker, Cancel(attempts))
+            case Recalled(worker, attempts):
+                self._send(worker, TakeBack(attempts))
+            case Welcomed(worker, drop, hello):
+                self._welcome(worker, drop, hello)
+            case Drained(worker):
+                self._send(worker, Drain())
 
     def _welcome(self, worker: str, drop: list[int], hello: int) -> None:
         """Only on the link whose Hello this answers: two may have waited for one commit."""
