@@ -36,6 +36,21 @@ async def test_what_would_change_anything_is_refused_with_a_clear_error(house: H
     await house.still_works()
 
 
+@pytest.mark.must("f")
+async def test_what_is_refused_while_the_disk_is_tired_is_not_blamed_on_a_full_one(house: House) -> None:
+    disk = await _full(house, PassingFault("the disk is tired"))
+    for path, body in (
+        ("/v1/jobs", {"argv": ["true"]}),
+        ("/v1/cancel", {"select": ["1"]}),
+        ("/v1/tokens", {"role": "user", "user": "ada"}),
+    ):
+        answer = await house.ask("POST", path, json=body)
+        assert answer.status == 503
+        assert answer.problem.detail == "the disk is tired"
+    await _room_again(house, disk)
+    await house.sound()
+
+
 @pytest.mark.must("f", "h")
 async def test_what_is_there_can_be_looked_at_meanwhile(house: House) -> None:
     disk = await _full(house)
@@ -161,14 +176,14 @@ async def test_an_answer_that_cannot_be_completed_is_cut_off_and_not_mixed_with_
     await house.sound()
 
 
-async def _full(house: House) -> Disk:
+async def _full(house: House, fault: PassingFault = FULL) -> Disk:
     """Of three tasks one has finished, and then there is no room for the end of the second."""
     worker = await house.worker()
     await house.submit(array="0-2")
     await worker.report(await worker.offered())
     second = await worker.offered()
     disk = house.disk()
-    disk.fail(FULL)
+    disk.fail(fault)
     await worker.say(Reports([second]))
     await house.until(lambda: house.manager.trouble, "the disk is full")
     return disk

@@ -7,7 +7,7 @@ import heapq
 from aiohttp import web
 
 from tercel.core.changes import TokenAdded, TokenRevoked
-from tercel.core.errors import NotFound, PassingFault, StoreFull, UsageError
+from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.core.selectors import Selector, parse_selector, parse_tasks
 from tercel.core.states import TaskState
 from tercel.manager import logs, requests, streams, views
@@ -169,11 +169,12 @@ async def get_tokens(call: Call) -> web.Response:
 async def post_token(call: Call) -> web.Response:
     new, manager = await call.body(NewToken), call.manager
     token, text = issue(new.role, new.user, new.note, manager.clock())
+    manager.check_saving()
     manager.machine.changes.append(TokenAdded(token))
     await manager.settled()
     if manager.trouble:
         manager.machine.changes.append(TokenRevoked(token.id))  # nobody will ever have been told of it
-        raise StoreFull(manager.trouble)
+        manager.check_saving()
     call.tokens.add(token)
     return answer(IssuedToken(id=token.id, role=token.role, user=token.user, secret=text), 201)
 

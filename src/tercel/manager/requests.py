@@ -4,7 +4,7 @@ import asyncio
 
 from tercel.core.changes import JobAdded, LiveJob
 from tercel.core.commands import check_spec
-from tercel.core.errors import NotFound, PassingFault, StoreFull, UsageError
+from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job
 from tercel.core.model import JobRow, JobSpec, Role
@@ -158,8 +158,7 @@ async def _resolve(manager: Manager, who: Identity, selection: Selection) -> lis
         raise UsageError(f"at most {MAX_SELECTORS} selectors at a time", "select")
     if len(selection.reason) > MAX_REASON or not selection.reason.isprintable():
         raise UsageError(f"a reason has at most {MAX_REASON} printable characters", "reason")
-    if manager.trouble:
-        raise StoreFull(manager.trouble)
+    manager.check_saving()
     chosen: list[Chosen] = []
     for text in selection.select:
         chosen += await _resolve_one(manager, who, parse_selector(text), text)

@@ -30,7 +30,7 @@ from tercel.core.effects import (
     Recalled,
     Welcomed,
 )
-from tercel.core.errors import PassingFault, StoreFull, TercelError
+from tercel.core.errors import PassingFault
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow, Lease
@@ -69,8 +69,6 @@ class Manager:
         self.started_at = clock()
         self.machine = Machine(Settings(grace_s=options.grace_s), loaded, self.started_at)
         self.hub = Hub()
-        self.trouble = ""
-        """What keeps changes from being saved, for people; empty when all is well."""
         self.keys_under_way: dict[tuple[str, str], asyncio.Future[JobRow]] = {}
         """Submissions (owner and key) that are on their way to the disk."""
         self._next_job = loaded.next_job
@@ -81,6 +79,8 @@ class Manager:
         self._awake = asyncio.Event()
         self._urgent = asyncio.Event()
         """Somebody waits for what is not durable yet."""
+        self._fault: PassingFault | None = None
+        """What keeps changes from being saved."""
         self._unsaved: list[Change] = []
         self._undone: list[Effect] = []
         self._saved = asyncio.Condition()
@@ -103,13 +103,22 @@ class Manager:
 
     async def add(self, added: JobAdded) -> Job:
         """Make a job durable, then known. Raises StoreFull or PassingFault and leaves no trace if it cannot."""
-        if self.trouble:
-            raise StoreFull(self.trouble)
+        self.check_saving()
         arrival = _Arrival(added, asyncio.get_running_loop().create_future())
         self._arrivals.append(arrival)
         self._urgent.set()
         self.wake()
         return await arrival.accepted
+
+    @property
+    def trouble(self) -> str:
+        """What keeps changes from being saved, for people; empty when all is well."""
+        return "" if self._fault is None else str(self._fault)
+
+    def check_saving(self) -> None:
+        """Raises what keeps changes from being saved, if anything does."""
+        if self._fault is not None:
+            raise type(self._fault)(str(self._fault))
 
     async def save(self, changes: list[Change]) -> None:
         """Make changes durable that are no business of the machine's (tokens, outputs)."""
@@ -201,9 +210,9 @@ class Manager:
                 await self._could_not_save(fault, arrivals)
                 return None if self._unsaved else 0
             self._unsaved = []
-            if self.trouble:
+            if self._fault is not None:
                 log.warning("saving works again")
-                self.trouble = ""
+                self._fault = None
         for arrival in arrivals:
             job = self.machine.on_accepted(arrival.added.job)
             if not arrival.accepted.done():
@@ -219,10 +228,10 @@ class Manager:
             return None
         return len(batch) - len(arrivals)
 
-    async def _could_not_save(self, fault: TercelError, arrivals: list[_Arrival]) -> None:
-        if not self.trouble:
+    async def _could_not_save(self, fault: PassingFault, arrivals: list[_Arrival]) -> None:
+        if self._fault is None:
             log.error("cannot save: %s; nothing new is accepted until it works again", fault)
-        self.trouble = str(fault) if self._unsaved else ""
+        self._fault = fault if self._unsaved else None
         for arrival in arrivals:
             if not arrival.accepted.done():
                 arrival.accepted.set_exception(fault)
