@@ -1,15 +1,17 @@
 """Streams of events: first how things stand, then what changes, merged for the slow, until all is done."""
 
 import asyncio
+from pathlib import Path
 from typing import Self
 
 import msgspec
 import pytest
 
+from tercel.core.model import Held
 from tercel.manager import streams
 from tercel.wire.api import Counts, Event
 from tercel.wire.messages import Reports, Started, Tail, TailData
-from tests.api.house import House, Raw, inline
+from tests.api.house import House, Raw, inline, open_house
 from tests.api.test_clients import head
 
 
@@ -276,6 +278,46 @@ async def test_somebody_who_follows_before_the_task_runs_sees_it_run(house: Hous
     await worker.say(TailData(offer.attempt, "out", 0, b"hello "))
     await worker.report(offer, out=inline(b"hello world"))
     assert (await following).body == b"hello world"
+
+
+async def test_a_follower_sees_nothing_twice_when_the_worker_was_away(house: House) -> None:
+    worker = await house.worker("away")
+    await house.submit(array="0-2")
+    offer = await worker.offered()
+    other = await house.worker("other")
+    another = await other.offered()
+    await worker.say(Started([offer.attempt]))
+    following = asyncio.create_task(house.ask("GET", "/v1/jobs/1/tasks/0/logs?follow=true"))
+    await worker.next(Tail)
+    await worker.say(TailData(offer.attempt, "out", 0, b"one "))
+    await worker.settled()
+    await worker.close()
+    await house.until(lambda: not house.manager.machine.workers["away"].online, "it is gone")
+    await other.report(another)
+    await house.until(lambda: not house.manager.hub._tails, "nobody is listened to")
+    worker = await house.worker("away", held=[Held(1, 0, offer.attempt, True, False)])
+    await other.report(await other.offered())
+    await worker.next(Tail)
+    await worker.say(TailData(offer.attempt, "out", 0, b"one two "))
+    await worker.report(offer, out=inline(b"one two three"))
+    assert (await following).body == b"one two three"
+
+
+async def test_a_follower_sees_all_of_the_attempt_that_decided(home: Path) -> None:
+    async with open_house(home / "data", grace_s=0.0) as house:
+        first = await house.worker("first")
+        await house.submit()
+        given_up = await first.offered()
+        await first.close()
+        second = await house.worker("second")
+        offer = await second.offered()
+        following = asyncio.create_task(house.ask("GET", "/v1/jobs/1/tasks/0/logs?follow=true"))
+        await second.next(Tail)
+        await second.say(TailData(offer.attempt, "out", 0, b"in vain "))
+        await second.settled()
+        first = await house.worker("first", held=[Held(1, 0, given_up.attempt, True, True)])
+        await first.report(given_up, out=inline(b"late"))
+        assert (await following).body == b"in vain late"
 
 
 async def test_without_follow_the_output_so_far_is_given(house: House) -> None:

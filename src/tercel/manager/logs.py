@@ -24,13 +24,14 @@ async def read(
     manager: Manager, row: JobRow, task: int, stream: str, follow: bool
 ) -> AsyncGenerator[bytes, None]:
     """The task's output as far as there is any; with `follow` until the task has ended."""
-    sent = 0
+    attempt = sent = 0
     while True:
         job = manager.machine.jobs.get(row.id)
         flight = job.flights.get(task) if job is not None else None
         if flight is not None and flight.worker.online:
-            sent = 0
-            async for offset, piece in _live(manager, flight, stream, follow):
+            if flight.attempt != attempt:
+                attempt, sent = flight.attempt, 0
+            async for offset, piece in _live(manager, flight, stream, follow, sent):
                 sent = offset + len(piece)
                 yield piece
         if job is None or not follow or (state := job.state_of(task)) is None or state in TERMINAL:
@@ -42,6 +43,8 @@ async def read(
     output = outcome.report.out if stream == "out" else outcome.report.err
     if output is None:
         return
+    if outcome.report.attempt != attempt:
+        sent = 0  # another attempt decided: what was shown is not the beginning of its output
     at = output.total_bytes - output.kept_bytes
     for packed in await _packed(manager, outcome.report.attempt, stream, output):
         piece = await asyncio.to_thread(unpacked, packed) if output.segments else packed
@@ -82,9 +85,11 @@ async def _outcome(manager: Manager, job: int, task: int) -> Outcome | None:
 
 
 async def _live(
-    manager: Manager, flight: Flight, stream: str, follow: bool
+    manager: Manager, flight: Flight, stream: str, follow: bool, sent: int
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """Pieces of a running attempt's output, with their offsets, until it ends or its worker goes."""
+    """Pieces of a running attempt's output behind the first `sent` bytes, with their offsets, until it ends or its
+    worker goes.
+    """
     conversation = manager.conversation_with(flight.worker.id)
     if conversation is None:
         return
@@ -92,7 +97,6 @@ async def _live(
     tail = manager.hub.open_tail(flight.attempt, arrived)
     moves = manager.hub.subscribe([flight.job.id], arrived)
     conversation.post(Tail(flight.attempt, True))
-    sent = 0
     try:
         while flight.job.flights.get(flight.task) is flight and flight.worker.online:
             arrived.clear()
