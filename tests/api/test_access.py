@@ -13,14 +13,16 @@ from typing import NamedTuple
 import pytest
 
 from tercel.core.errors import Forbidden, StoreFull, UsageError
-from tercel.core.model import Role
+from tercel.core.model import Needs, Role, WorkerInfo
+from tercel.links.local import local_pair
 from tercel.links.websocket import WebSocketDialer
 from tercel.manager import access
+from tercel.manager.conversation import converse
 from tercel.manager.http import application
 from tercel.manager.openapi import Operation
 from tercel.manager.routes import OPERATIONS, PUBLIC
 from tercel.wire.api import Counted, IssuedToken, JobList, Status, TokenList
-from tercel.wire.messages import Started
+from tercel.wire.messages import PROTOCOL, Hello, Started, Welcome
 from tests.api.house import Answer, House, Scripted, open_house
 
 pytestmark = pytest.mark.must("f")
@@ -333,6 +335,18 @@ async def test_revoking_closes_what_is_open(house: House, people: People) -> Non
     assert not house.manager.hub._by_job
     await worker.report(offer)
     await house.still_works()
+
+
+async def test_a_conversation_that_is_ended_from_outside_is_cancelled_like_any_task(house: House) -> None:
+    worker_end, manager_end = local_pair()
+    conversation = asyncio.create_task(converse(house.manager, manager_end))
+    info = WorkerInfo(node="n", capacity=Needs(1000, 0))
+    await worker_end.send([Hello(PROTOCOL, "w", "1", info, [])])
+    assert isinstance((await worker_end.receive())[0], Welcome)
+    conversation.cancel()
+    await asyncio.wait([conversation], timeout=20)
+    assert conversation.cancelled()
+    assert not house.manager.machine.workers["w"].online
 
 
 async def test_revoking_a_workers_token_leaves_its_tasks_to_the_grace_time(home: Path) -> None:

@@ -85,6 +85,18 @@ class Conversation:
         """From Hello until the link is closed."""
         self._main = asyncio.current_task()
         try:
+            await self._converse()
+        except asyncio.CancelledError:
+            if not self._parting:
+                raise
+        finally:
+            if self.worker:
+                log.info("worker %s is gone: %s", self.worker, self._parting or "its link was cut")
+                self._manager.parted(self)
+            await self._end.close()
+
+    async def _converse(self) -> None:
+        try:
             async with asyncio.timeout(HELLO_S):
                 first = await self._end.receive()
             hello = first[0]
@@ -103,14 +115,6 @@ class Conversation:
                 self._manager.machine.workers[self.worker].note = f"its link was cut: {self._parting}"
         except* LinkClosed as faults:
             self._parting = "; ".join(str(fault) for fault in faults.exceptions)
-        except* asyncio.CancelledError:
-            if not self._parting:
-                raise
-        finally:
-            if self.worker:
-                log.info("worker %s is gone: %s", self.worker, self._parting or "its link was cut")
-                self._manager.parted(self)
-            await self._end.close()
 
     async def _admit(self, hello: Hello) -> bool:
         reason = hearing.refusal(hello)
