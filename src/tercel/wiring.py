@@ -14,7 +14,7 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -117,28 +117,24 @@ async def serving(
         _check_exposure(options, tokens)
         for token in keys.tokens():
             tokens.add_own(token)
-        manager = Manager(options, store, loaded)
-        resumed = sum(job.task_count - job.ended_count for job in manager.machine.jobs.values())
-        async with _listening(options, manager, tokens) as door, _running(manager.run()):
-            access = Access(
-                url=door.url,
-                token=keys.admin,
-                worker_token=keys.worker,
-                pid=os.getpid(),
-                data=str(options.data),
-            )
-            path = write_access(access)
-            serving = Serving(manager, keys, door, path, resumed)
-            try:
-                if local_worker is None:
-                    yield serving
-                else:
-                    async with _worker_here(manager, local_worker) as (worker, work):
-                        serving.has_worker(worker, work)
-                        yield serving
-            finally:
-                remove_access(access, path)
-        manager.close()
+        with closing(Manager(options, store, loaded)) as manager:
+            resumed = sum(job.task_count - job.ended_count for job in manager.machine.jobs.values())
+            async with _listening(options, manager, tokens) as door, _running(manager.run()):
+                access = Access(
+                    url=door.url,
+                    token=keys.admin,
+                    worker_token=keys.worker,
+                    pid=os.getpid(),
+                    data=str(options.data),
+                )
+                with _access_file(access) as path:
+                    served = Serving(manager, keys, door, path, resumed)
+                    if local_worker is None:
+                        yield served
+                    else:
+                        async with _worker_here(manager, local_worker) as (worker, work):
+                            served.has_worker(worker, work)
+                            yield served
 
 
 @contextmanager
@@ -149,6 +145,15 @@ def _opened(data: Path) -> Iterator[tuple[SqliteStore, Loaded]]:
         yield store, store.load()
     finally:
         store.close()
+
+
+@contextmanager
+def _access_file(access: Access) -> Iterator[Path]:
+    path = write_access(access)
+    try:
+        yield path
+    finally:
+        remove_access(access, path)
 
 
 class _Keys(msgspec.Struct, frozen=True):
