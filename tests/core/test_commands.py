@@ -84,7 +84,8 @@ def test_an_array_means_the_union_of_its_parts(parts: list[tuple[int, int, int]]
         "0-999999999999:7",
         f"0-{MAX_TASKS}",
         "0-2000000000:2",
-        "0-1999999:2,2000000-3999998:2",
+        "0-199999:2,200000-399998:2",
+        "0-999999:2",
         "0\0",
     ],
 )
@@ -97,7 +98,7 @@ def test_a_bad_array_is_refused_with_the_field_named(text: str) -> None:
 
 def test_an_array_written_backwards_is_not_slower_than_one_written_forwards() -> None:
     """Both are sorted first; inserting at the front, one by one, took minutes for a submission of a few MB."""
-    count = 200_000
+    count = 100_000
     backwards = ",".join(str(number) for number in range(2 * count, 0, -2))
     ranges, _ = parse_array(backwards)
     assert len(ranges) == count

@@ -12,7 +12,10 @@ DEFAULT_PRIORITY = 1000
 MAX_PRIORITY = 2**32 - 1
 DEFAULT_OUTPUT_LIMIT_BYTES = 10 * 2**20
 MAX_TASKS = 100_000_000
-MAX_RANGES = 1_000_000
+MAX_RANGES = 100_000
+"""Of task numbers in one job. Accepting, showing and cancelling it cost its ranges, and others wait meanwhile: half a
+second for so many.
+"""
 
 
 class Needs(msgspec.Struct, frozen=True, array_like=True):
