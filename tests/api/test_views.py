@@ -2,14 +2,16 @@
 
 import asyncio
 import getpass
+import threading
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from tercel.core.model import End, Needs, Output, WorkerState
+from tercel.core.model import End, Needs, Outcome, Output, WorkerState
 from tercel.manager import views
 from tercel.wire.api import Counted, Counts, JobList, JobView, TaskList, TaskView
 from tercel.wire.messages import SEGMENT_BYTES, Presence, Reports, Segment, Started
@@ -376,6 +378,30 @@ async def test_a_retry_waits_until_the_end_of_the_job_is_on_disk(house: House) -
     assert again.task == 2
     await worker.report(again)
     assert (await house.ended(1)).counts == Counts(finished=3)
+    await house.sound()
+
+
+async def test_a_page_does_not_wait_for_the_past_of_a_job_that_is_retried(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, asked, retried = house.manager.store, threading.Event(), threading.Event()
+    outcomes = store.outcomes
+
+    def outcomes_after_the_retry(*args: Any, **kwargs: Any) -> list[Outcome]:
+        asked.set()
+        assert retried.wait(20)
+        return outcomes(*args, **kwargs)
+
+    worker = await house.worker()
+    await house.submit()
+    offer = await worker.offered()
+    monkeypatch.setattr(store, "outcomes", outcomes_after_the_retry)
+    looking = asyncio.create_task(house.tasks(1))
+    await house.until(asked.is_set, "it is about to look")
+    await worker.report(offer, code=1)
+    assert await _ask(house, "retry", "1") == 1
+    retried.set()
+    await asyncio.wait_for(looking, 20)
     await house.sound()
 
 

@@ -11,7 +11,7 @@ from tercel.core.ledger import Job, Worker
 from tercel.core.model import End, JobRow, Outcome
 from tercel.core.selectors import task_name
 from tercel.core.states import TERMINAL, TaskState
-from tercel.manager import logs
+from tercel.manager import logs, requests
 from tercel.manager.access import Identity
 from tercel.manager.service import Manager
 from tercel.wire.api import (
@@ -113,10 +113,13 @@ async def task_views(
 
 
 async def _outcomes(manager: Manager, row: JobRow, job: Job | None, page: IntervalSet) -> dict[int, Outcome]:
-    """The records of those tasks on a page that have ended, also of those that end while it is made."""
+    """The records of those tasks on a page that have ended, also of those that end while it is made.
+
+    Those of a job that ends and is retried meanwhile are not waited for without end: what `job` says of it is old.
+    """
     found: dict[int, Outcome] = {}
     missing = page
-    while missing:
+    for _ in range(requests.SETTLINGS):
         records = await asyncio.to_thread(
             manager.store.outcomes, row.id, ranges=missing.ranges(), limit=len(missing)
         )
@@ -129,6 +132,8 @@ async def _outcomes(manager: Manager, row: JobRow, job: Job | None, page: Interv
             for task, state in states.items()
             if state in TERMINAL and (task not in found or found[task].state is not state)
         )
+        if not missing:
+            break
         await manager.settled()
     return found
 
