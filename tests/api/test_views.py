@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tercel.core.intervals import Range
 from tercel.core.model import End, Needs, Outcome, Output, WorkerState
+from tercel.core.states import TaskState
 from tercel.manager import views
 from tercel.wire.api import Counted, Counts, JobList, JobView, TaskList, TaskView
 from tercel.wire.messages import SEGMENT_BYTES, Presence, Reports, Segment, Started
@@ -330,6 +332,31 @@ async def test_a_retry_of_many_ended_jobs_touches_those_that_failed(house: House
         await worker.report(await worker.offered(job.id), code=code)
     assert await _ask(house, "retry", "1-1000") == 2
     assert await _jobs(house, "") == ([4, 2], False)
+
+
+async def test_a_large_job_is_brought_back_once_and_without_stopping_the_others(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, asked, answered = house.manager.store, threading.Event(), threading.Event()
+    ended = store.ended
+
+    def ended_late(job: int, state: TaskState) -> list[Range]:
+        asked.set()
+        assert answered.wait(20)
+        return ended(job, state)
+
+    worker = await house.worker()
+    await house.submit()
+    await worker.report(await worker.offered(), code=1)
+    await house.ended(1)
+    monkeypatch.setattr(store, "ended", ended_late)
+    retries = [asyncio.create_task(_ask(house, "retry", "1")) for _ in range(2)]
+    await house.until(asked.is_set, "it is being read")
+    await house.submit()
+    answered.set()
+    assert sorted(await asyncio.gather(*retries)) == [0, 1]
+    assert (await house.job(1)).counts.failed == 0
+    await house.sound()
 
 
 # -- while it is being saved ------------------------------------------------------------------------------

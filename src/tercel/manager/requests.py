@@ -1,6 +1,7 @@
 """What clients ask for: submit, cancel, retry, drain. Each is checked whole before anything changes."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from tercel.core.changes import JobAdded, LiveJob
 from tercel.core.commands import check_spec
@@ -18,7 +19,8 @@ MAX_KEY = 200
 MAX_SELECTORS = 1000
 MAX_REASON = 500
 JOBS_AT_ONCE = 1000
-"""Read from the store, or retried, before others get their turn."""
+"""Read from the store, cancelled or retried before others get their turn."""
+ENDS = (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)
 SETTLINGS = 5
 """How often a job that comes and goes (retried while somebody looks) is waited for."""
 
@@ -92,7 +94,7 @@ async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
     reason = f"cancelled by {who.user}" + (f": {selection.reason}" if selection.reason else "")
     now = manager.clock()
     count = 0
-    for id, tasks in chosen:
+    async for id, tasks in _in_turns(chosen):
         job = manager.machine.jobs.get(id)
         if job is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
@@ -105,19 +107,26 @@ async def retry(manager: Manager, who: Identity, selection: Selection) -> int:
     """How many tasks will run again. A whole job means its failed tasks; tasks that are named, also cancelled ones."""
     chosen = await _resolve(manager, who, selection)
     count = 0
-    for number, (id, tasks) in enumerate(chosen):
-        if number % JOBS_AT_ONCE == JOBS_AT_ONCE - 1:
-            await asyncio.sleep(0)
-        row = await standing(manager, who, id, "select")
-        job = manager.machine.jobs.get(id)
-        if job is None:
-            if tasks is None and row.failed == 0:
-                continue
-            job = _reopen(manager, row)
-        wanted = tasks if tasks is not None else job.failed.copy()
-        count += manager.machine.on_retry(job, wanted, manager.clock())
+    async for id, tasks in _in_turns(chosen):
+        async with manager.reopening:
+            row = await standing(manager, who, id, "select")
+            job = manager.machine.jobs.get(id)
+            if job is None:
+                if tasks is None and row.failed == 0:
+                    continue
+                job = await _reopen(manager, row)
+            wanted = tasks if tasks is not None else job.failed.copy()
+            count += manager.machine.on_retry(job, wanted, manager.clock())
     await _saved(manager)
     return count
+
+
+async def _in_turns(chosen: list[Chosen]) -> AsyncIterator[Chosen]:
+    """One after the other; others get their turn between."""
+    for number, one in enumerate(chosen, 1):
+        yield one
+        if number % JOBS_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 async def _saved(manager: Manager) -> None:
@@ -127,15 +136,12 @@ async def _saved(manager: Manager) -> None:
         raise PassingFault(f"this is done as soon as it can be saved, which it cannot now: {manager.trouble}")
 
 
-def _reopen(manager: Manager, row: JobRow) -> Job:
+async def _reopen(manager: Manager, row: JobRow) -> Job:
     """A job that has ended, as the machine would know it. Nothing of it is kept if nothing is retried."""
-    ended = {
-        state: manager.store.ended(row.id, state)
-        for state in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)
-    }
-    return manager.machine.restore(
-        LiveJob(row, ended[TaskState.FINISHED], ended[TaskState.FAILED], ended[TaskState.CANCELLED], {})
+    finished, failed, cancelled = await asyncio.to_thread(
+        lambda: [manager.store.ended(row.id, state) for state in ENDS]
     )
+    return manager.machine.restore(LiveJob(row, finished, failed, cancelled, {}))
 
 
 async def drain(manager: Manager, worker: str) -> int:

@@ -71,6 +71,8 @@ class Manager:
         self.hub = Hub()
         self.keys_under_way: dict[tuple[str, str], asyncio.Future[JobRow]] = {}
         """Submissions (owner and key) that are on their way to the disk."""
+        self.reopening = asyncio.Lock()
+        """Held while an ended job is brought back from the store, so that nobody else brings it back as well."""
         self._next_job = loaded.next_job
         self._arrivals: list[_Arrival] = []
         self._conversations: dict[str, Conversation] = {}
