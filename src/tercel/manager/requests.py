@@ -221,12 +221,9 @@ async def standing(manager: Manager, who: Identity, id: int, field: str = "job")
     would find it nowhere: nothing unfinished, nothing ended.
     """
     for _ in range(SETTLINGS):
-        row = find_job(manager, who, id, field)
-        if id in manager.machine.jobs:
-            return row
-        await manager.settled()
         if id not in manager.machine.jobs:
-            row = find_job(manager, who, id, field)
-            if row.ended_at is not None:
-                return row
+            await manager.settled()
+        row = find_job(manager, who, id, field)
+        if id in manager.machine.jobs or row.ended_at is not None:
+            return row
     raise PassingFault(f"how job {id} stands is being saved: ask again. {manager.trouble}".strip())
