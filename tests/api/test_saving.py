@@ -9,7 +9,7 @@ from aiohttp import web
 from tercel.core.errors import PassingFault, StoreFull
 from tercel.manager import logs, requests, streams
 from tercel.wire.api import Counts
-from tercel.wire.messages import Offer, Reports
+from tercel.wire.messages import Offer, Reports, Started
 from tests.api.house import Disk, House
 from tests.api.test_clients import head
 
@@ -150,6 +150,22 @@ async def test_a_mistake_of_ours_is_a_problem_too_and_the_log_tells_more(
     assert "inner life" in caplog.text
     monkeypatch.undo()
     await house.sound()
+
+
+@pytest.mark.must("f")
+async def test_a_mistake_of_ours_in_the_middle_of_a_link_is_told_in_the_log(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("our secret inner life")
+
+    worker = await house.worker()
+    monkeypatch.setattr(house.manager.machine, "on_started", broken)
+    await worker.say(Started([1]))
+    await worker.hung_up()
+    await house.until(lambda: "inner life" in caplog.text, "the log tells what happened and where")
+    monkeypatch.undo()
+    await house.still_works()
 
 
 @pytest.mark.must("f")

@@ -92,7 +92,8 @@ class _Api:
         except Exception as error:
             if request.writer.output_size > 0:
                 # Part of the answer is out: only cutting it off tells the client that it is not whole.
-                log.warning("%s %.200r was cut off: %s", request.method, request.path, error)
+                ours = None if isinstance(error, TercelError | ConnectionError) else error
+                log.warning("%s %.200r was cut off: %s", request.method, request.path, error, exc_info=ours)
                 raise ConnectionResetError("the answer cannot be completed") from error
             return self._problem(request, error)
 
