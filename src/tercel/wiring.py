@@ -7,7 +7,6 @@ offline_tokens()  the tokens of a manager that is not running
 
 import asyncio
 import getpass
-import ipaddress
 import os
 import random
 import secrets
@@ -24,7 +23,7 @@ from aiohttp import web
 from tercel.core.changes import Loaded, TokenAdded, TokenRevoked
 from tercel.core.errors import UsageError
 from tercel.core.model import Role, Token
-from tercel.links.access import Access, remove_access, write_access, write_secret
+from tercel.links.access import Access, is_loopback_host, remove_access, write_access, write_secret
 from tercel.links.contract import ManagerEnd
 from tercel.links.local import LocalDialer
 from tercel.links.places import private_dir
@@ -189,19 +188,12 @@ def _keys(data: Path) -> _Keys:
 
 
 def _check_exposure(options: ManagerOptions, tokens: Tokens) -> None:
-    if not _is_loopback(options.host) and len(tokens) == 0:
+    if not is_loopback_host(options.host) and len(tokens) == 0:
         raise UsageError(
             f"listening on {options.host} is refused while no token exists, for others could not use it and should "
             f"not guess: make one with `tercel token create --role worker --data {options.data}`",
             "host",
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class _Door:

@@ -545,8 +545,8 @@ def test_what_is_no_token_is_the_callers_mistake(token: str) -> None:
 
 
 def test_a_path_before_the_link_is_kept() -> None:
-    assert websocket._target("https://lab.org/tercel/") == ("wss://lab.org/tercel/v1/link", "lab.org")
-    assert websocket._target("http://[::1]:7717") == ("ws://[::1]:7717/v1/link", "::1")
+    assert websocket._target("https://lab.org/tercel/") == "wss://lab.org/tercel/v1/link"
+    assert websocket._target("http://[::1]:7717") == "ws://[::1]:7717/v1/link"
 
 
 async def test_a_whole_hello_passes(server: Server) -> None:

@@ -236,4 +236,6 @@ def test_loopback_is_known_by_name_and_by_number() -> None:
         and is_loopback("http://localhost:1")
         and is_loopback("http://[::1]:1")
     )
+    assert is_loopback("http://127.0.1.1:1")
     assert not is_loopback("http://10.0.0.1:1")
+    assert not is_loopback("http://127.example.org:1")

@@ -18,6 +18,7 @@ import aiohttp
 from aiohttp import web
 
 from tercel.core.errors import Forbidden, PeerError, TercelError, Unreachable, UsageError
+from tercel.links.access import is_loopback
 from tercel.links.contract import LinkClosed
 from tercel.wire.messages import MAX_FRAME_BYTES, FromManager, FromWorker
 from tercel.wire.session import ManagerSession, WorkerSession
@@ -30,7 +31,6 @@ CLOSE_LIMIT_S = 2.0
 """The longest an end that closes waits for the other's farewell."""
 
 _PROTOCOL_ERROR = aiohttp.WSCloseCode.PROTOCOL_ERROR
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _Socket: TypeAlias = aiohttp.ClientWebSocketResponse | web.WebSocketResponse
 
@@ -174,12 +174,12 @@ class WebSocketDialer:
 
     def __init__(self, url: str, token: str) -> None:
         self._url = url
-        self._target, host = _target(url)
+        self._target = _target(url)
         if not token.isascii() or not token.isprintable():
             raise UsageError("the token contains characters that no token has", "token")
         self._headers = {"Authorization": f"Bearer {token}"}
         # The environment's proxy is for the way out; nobody means it for this very machine.
-        self._use_proxy = host not in _LOOPBACK
+        self._use_proxy = not is_loopback(url)
 
     async def dial(self) -> WebSocketWorkerEnd:
         client = aiohttp.ClientSession(
@@ -219,8 +219,8 @@ class WebSocketDialer:
         return None
 
 
-def _target(url: str) -> tuple[str, str]:
-    """Where the link is, for a manager's address; and its host."""
+def _target(url: str) -> str:
+    """Where the link is, for a manager's address."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # looked at only to have it checked
@@ -229,7 +229,7 @@ def _target(url: str) -> tuple[str, str]:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise _no_address(url)
     scheme = "wss" if parts.scheme == "https" else "ws"
-    return urlunsplit((scheme, parts.netloc, parts.path.rstrip("/") + PATH, "", "")), parts.hostname
+    return urlunsplit((scheme, parts.netloc, parts.path.rstrip("/") + PATH, "", ""))
 
 
 def _no_address(url: str) -> UsageError:
