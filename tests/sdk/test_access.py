@@ -20,7 +20,7 @@ from tercel.links.access import (
     write_access,
     write_secret,
 )
-from tercel.links.places import config_dir, data_dir, private_dir, runtime_dir
+from tercel.links.places import data_dir, private_dir, runtime_dir
 
 
 def an_access(**more: object) -> Access:
@@ -44,7 +44,6 @@ def mode(path: Path) -> int:
 def test_directories_follow_xdg_and_are_their_owners_alone(home: Path) -> None:
     for place, variable in (
         (data_dir, "DATA_HOME"),
-        (config_dir, "CONFIG_HOME"),
         (runtime_dir, "RUNTIME_DIR"),
     ):
         path = place()

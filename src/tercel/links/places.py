@@ -1,7 +1,6 @@
 """Where Tercel keeps things on this machine, by the XDG base directory specification.
 
     data     $XDG_DATA_HOME/tercel     what must last: a manager's store, a worker's spool
-    config   $XDG_CONFIG_HOME/tercel   what people set
     runtime  $XDG_RUNTIME_DIR/tercel   what lives as long as a login: the access file
 
 Every directory is its owner's alone (0700). A variable that is empty or not an absolute path is ignored, as the
@@ -15,11 +14,7 @@ from tercel.core.errors import UsageError
 
 
 def data_dir() -> Path:
-    return private_dir(_base("XDG_DATA_HOME", ".local/share") / "tercel")
-
-
-def config_dir() -> Path:
-    return private_dir(_base("XDG_CONFIG_HOME", ".config") / "tercel")
+    return private_dir(_data_home() / "tercel")
 
 
 def runtime_dir() -> Path:
@@ -47,11 +42,11 @@ def private_dir(path: Path) -> Path:
     return path
 
 
-def _base(variable: str, fallback: str) -> Path:
-    value = os.environ.get(variable, "")
+def _data_home() -> Path:
+    value = os.environ.get("XDG_DATA_HOME", "")
     if value.startswith("/"):
         return Path(value)
     try:
-        return Path.home() / fallback
+        return Path.home() / ".local/share"
     except RuntimeError:
-        raise UsageError(f"there is no home directory: set {variable} to a directory of yours") from None
+        raise UsageError("there is no home directory: set XDG_DATA_HOME to a directory of yours") from None
