@@ -82,11 +82,11 @@ class Serving:
 
     async def wait_idle(self) -> None:
         """Until no job is unfinished."""
-        while jobs := list(self._manager.machine.jobs):
-            subscription = self._manager.hub.subscribe(jobs)
+        # One after the other: whichever is last, the wait is as long, and each event costs one job, not all.
+        while (job := next(iter(self._manager.machine.jobs), None)) is not None:
+            subscription = self._manager.hub.subscribe([job])
             try:
-                if list(self._manager.machine.jobs) == jobs:
-                    await subscription.next()
+                await subscription.next()
             finally:
                 self._manager.hub.unsubscribe(subscription)
         await self._manager.settled()
