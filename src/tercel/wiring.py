@@ -9,6 +9,7 @@ import asyncio
 import getpass
 import os
 import random
+import resource
 import secrets
 import socket
 import time
@@ -110,6 +111,7 @@ async def serving(
 ) -> AsyncIterator[Serving]:
     """Everything is released, in reverse order, however the block is left; nothing accepted is lost by it."""
     private_dir(options.data)
+    _allow_many_files()
     with _opened(options.data) as (store, loaded):
         keys = _keys(options.data)
         tokens = Tokens(loaded.tokens)
@@ -134,6 +136,13 @@ async def serving(
                         async with _worker_here(manager, local_worker) as (worker, work):
                             served.has_worker(worker, work)
                             yield served
+
+
+def _allow_many_files() -> None:
+    """Every worker and every client takes a descriptor; the usual 1024 would turn the next ones away."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # where it cannot be had, as many are served as there is room for
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextmanager

@@ -9,12 +9,14 @@ for processes that a lost spawner left.
 
 import asyncio
 import os
+import resource
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -31,6 +33,10 @@ _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from tercel.runners.spawn
 _OWN_VARIABLES = "TERCEL_"
 """Variables of the worker that begin so (its token is one) are not for tasks."""
 _STRAYS_PATIENCE_S = 5.0
+_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""How many this process might open when it began. A manager in it raises its own limit; tasks keep this one, for some
+programs slow down or break at a high one.
+"""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -101,6 +107,7 @@ class Lane:
         with theirs:
             try:
                 self._process = _start_spawner(theirs.fileno(), directories, node)
+                _limit_files(self._process.pid)
             except OSError:
                 self._socket.close()
                 raise
@@ -231,6 +238,13 @@ def _setup(job: int, program: Program) -> Message:
         program.kill_grace_s,
         program.output_limit_bytes,
     )
+
+
+def _limit_files(pid: int) -> None:
+    """Before it is given anything to run, so that tasks have it too."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE) != _FILES:
+        with suppress(OSError):  # it died at once, which is noticed elsewhere; or it may not be done here
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, _FILES)
 
 
 def _start_spawner(fd: int, directories: Directories, node: str) -> "subprocess.Popen[bytes]":
