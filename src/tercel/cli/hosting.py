@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tercel.cli.codes import OK
+from tercel.cli.logbook import log_to_stderr
 from tercel.cli.screen import Screen
 from tercel.cli.services import Signals, first_of, hide_secrets
 from tercel.cli.words import count, pairs
@@ -25,7 +26,7 @@ WORKER_TOKEN_FILE = "worker.token"  # noqa: S105 - a file's name
 
 async def host(screen: Screen, options: ManagerOptions, worker: WorkerOptions | None) -> int:
     """A manager, and perhaps a worker beside it, until a signal ends it."""
-    _log(logging.WARNING if screen.quiet else logging.INFO)
+    log_to_stderr(logging.WARNING if screen.quiet else logging.INFO)
     hide_secrets()
     with Signals() as signals:
         async with serving(options, worker) as served:
@@ -42,7 +43,7 @@ async def host(screen: Screen, options: ManagerOptions, worker: WorkerOptions | 
 
 async def join(screen: Screen, url: str, token: str, options: WorkerOptions) -> int:
     """A worker, until it is told to leave."""
-    _log(logging.WARNING if screen.quiet else logging.INFO)
+    log_to_stderr(logging.WARNING if screen.quiet else logging.INFO)
     hide_secrets()
     workers: list[Worker] = []
 
@@ -70,7 +71,7 @@ async def embedded_manager(screen: Screen) -> AsyncIterator[Serving]:
     It uses the default data directory: what it leaves unfinished goes on, and what it did can be looked at, with the
     next `tercel run` or `tercel up`.
     """
-    _log(logging.WARNING)
+    log_to_stderr(logging.WARNING)
     hide_secrets()
     data = data_dir()
     options = ManagerOptions(data=data, port=0)
@@ -78,11 +79,6 @@ async def embedded_manager(screen: Screen) -> AsyncIterator[Serving]:
         if served.resumed_tasks:
             screen.note(f"{count(served.resumed_tasks, 'unfinished task')} of earlier jobs will run as well")
         yield served
-
-
-def _log(level: int) -> None:
-    """Logs go to stderr, as everything that is not a result."""
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
 
 
 def _announce(screen: Screen, options: ManagerOptions, served: Serving) -> None:
