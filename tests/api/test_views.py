@@ -14,7 +14,7 @@ import pytest
 from tercel.core.intervals import Range
 from tercel.core.model import End, Needs, Outcome, Output, WorkerState
 from tercel.core.states import TaskState
-from tercel.manager import views
+from tercel.manager import logs, views
 from tercel.wire.api import Counted, Counts, JobList, JobView, TaskList, TaskView
 from tercel.wire.messages import SEGMENT_BYTES, Presence, Reports, Segment, Started
 from tests.api.house import Answer, House, Scripted, inline, open_house
@@ -254,6 +254,30 @@ async def test_outputs_are_shown_whole_whether_small_or_in_segments(house: House
         assert answer.body == expected
         assert answer.headers["Content-Type"] == "application/octet-stream"
     assert (await house.tasks(1)).tasks[0].stdout is None
+
+
+async def test_a_huge_output_is_read_a_little_at_a_time(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "PIECES_AT_ONCE", 2)
+    monkeypatch.setattr(logs, "TEXT_BYTES", SEGMENT_BYTES)
+    store, read = house.manager.store, []
+    segments = store.output_segments
+
+    def noted(*args: Any, **kwargs: Any) -> list[bytes]:
+        pieces = segments(*args, **kwargs)
+        read.append(len(pieces))
+        return pieces
+
+    monkeypatch.setattr(store, "output_segments", noted)
+    worker = await house.worker()
+    await house.submit()
+    offer = await worker.offered()
+    data = b"".join(bytes([number]) * SEGMENT_BYTES for number in b"abcd") + b"e"
+    await worker.report(offer, out=await _segmented(worker, offer.attempt, data))
+    assert (await house.ask("GET", "/v1/jobs/1/tasks/0/logs")).body == data
+    assert (await house.tasks(1, "?outputs=true")).tasks[0].stdout == "e"
+    assert read == [2, 2, 1, 1]
 
 
 async def test_an_output_that_was_cut_says_so_and_gives_its_tail(house: House) -> None:

@@ -542,6 +542,8 @@ def test_pieces_of_output_are_told_in_order(kept: Kept) -> None:
     )
     hand_over(kept.store, OutputKept(1, "out", 10, b"c"), OutputKept(1, "out", 2, b""))
     assert kept.store.output_segments(1, "out") == [b"a" * 300_000, b"b", b"", b"c"]
+    assert kept.store.output_segments(1, "out", first=1, last=2) == [b"b", b""]
+    assert kept.store.output_segments(1, "out", first=2) == [b"", b"c"]
     assert kept.store.output_segments(1, "err") == [b"e"]
     assert kept.store.output_segments(3, "out") == []
 

@@ -1,7 +1,7 @@
 """Outputs: of ended tasks from the store, of running ones live from their worker.
 
-Read piece by piece: an output of a gigabyte is never unpacked in memory as a whole. What is kept was sent by workers, so
-a piece is unpacked to a segment's size at most, and one that cannot be is left out.
+Read a few pieces at a time: an output of a gigabyte is never in memory as a whole, packed or unpacked. What is kept was
+sent by workers, so a piece is unpacked to a segment's size at most, and one that cannot be is left out.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ from tercel.wire.messages import SEGMENT_BYTES, Tail
 
 QUIET_S = 0.5
 """Without `follow`, a running task's output is over when nothing more came for so long."""
+PIECES_AT_ONCE = 16
+"""Segments read from the store in one go: up to 4 MiB."""
 TEXT_BYTES = 16 * 2**20
 """The most of one stream that is given as text inside a document; of longer ones the tail."""
 
@@ -46,8 +48,7 @@ async def read(
     if outcome.report.attempt != attempt:
         sent = 0  # another attempt decided: what was shown is not the beginning of its output
     at = output.total_bytes - output.kept_bytes
-    for packed in await _packed(manager, outcome.report.attempt, stream, output):
-        piece = await asyncio.to_thread(unpacked, packed) if output.segments else packed
+    async for piece in _kept(manager, outcome.report.attempt, stream, output):
         if at + len(piece) > sent:
             yield piece[max(0, sent - at) :]
         at += len(piece)
@@ -57,18 +58,28 @@ async def text(manager: Manager, attempt: int, stream: str, output: Output | Non
     """What is kept of a stream, undecodable bytes replaced."""
     if output is None:
         return ""
-    pieces = await _packed(manager, attempt, stream, output)
-    if output.segments:
-        pieces = await asyncio.to_thread(
-            lambda: [unpacked(p) for p in pieces[-TEXT_BYTES // SEGMENT_BYTES :]]
-        )
+    first = max(0, output.segments - TEXT_BYTES // SEGMENT_BYTES)
+    pieces = [piece async for piece in _kept(manager, attempt, stream, output, first)]
     return b"".join(pieces).decode("utf-8", "replace")
 
 
-async def _packed(manager: Manager, attempt: int, stream: str, output: Output) -> list[bytes]:
+async def _kept(
+    manager: Manager, attempt: int, stream: str, output: Output, first: int = 0
+) -> AsyncGenerator[bytes, None]:
+    """What is kept of a stream, in pieces; of one in segments from the given one on."""
     if not output.segments:
-        return [output.inline]
-    return await asyncio.to_thread(manager.store.output_segments, attempt, stream)
+        yield output.inline
+        return
+    for number in range(first, output.segments, PIECES_AT_ONCE):
+        last = min(number + PIECES_AT_ONCE, output.segments) - 1
+        for piece in await asyncio.to_thread(_read, manager, attempt, stream, number, last):
+            yield piece
+
+
+def _read(manager: Manager, attempt: int, stream: str, first: int, last: int) -> list[bytes]:
+    return [
+        unpacked(piece) for piece in manager.store.output_segments(attempt, stream, first=first, last=last)
+    ]
 
 
 def unpacked(piece: bytes) -> bytes:

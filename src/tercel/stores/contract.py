@@ -55,8 +55,10 @@ class Store(Protocol):
     def ended(self, job: int, state: TaskState) -> list[Range]:
         """The tasks of a job that ended in `state`, as ranges, ascending and maximal."""
 
-    def output_segments(self, attempt: int, stream: str) -> list[bytes]:
-        """The compressed pieces in order."""
+    def output_segments(
+        self, attempt: int, stream: str, *, first: int = 0, last: int | None = None
+    ) -> list[bytes]:
+        """The compressed pieces numbered first..last (to the end if None), in order."""
 
 
 def unattempted(span: SpanConcluded, task: int) -> Outcome:

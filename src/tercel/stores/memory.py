@@ -247,9 +247,12 @@ class MemoryStore(Store):
         with self._lock:
             return self._tasks[job].ended(state).ranges()
 
-    def output_segments(self, attempt: int, stream: str) -> list[bytes]:
+    def output_segments(
+        self, attempt: int, stream: str, *, first: int = 0, last: int | None = None
+    ) -> list[bytes]:
         with self._lock:
-            return [data for _, data in sorted(self._segments.get((attempt, stream), {}).items())]
+            pieces = sorted(self._segments.get((attempt, stream), {}).items())
+        return [data for number, data in pieces if first <= number and (last is None or number <= last)]
 
 
 def _ended(row: JobRow, at: float | None, finished: int, failed: int, cancelled: int) -> JobRow:

@@ -212,7 +212,9 @@ FAILURES = """
 # --- output segments and tokens
 
 SEGMENT_ADD = "INSERT OR REPLACE INTO output_segment (attempt, stream, number, data) VALUES (?, ?, ?, ?)"
-SEGMENTS = "SELECT data FROM output_segment WHERE attempt = ? AND stream = ? ORDER BY number"
+SEGMENTS = """
+    SELECT data FROM output_segment WHERE attempt = ? AND stream = ? AND number BETWEEN ? AND ? ORDER BY number
+"""
 
 # Statements, not secrets: S105 goes by the names.
 TOKEN_ADD = """

@@ -162,9 +162,12 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             return outcomes.ended(connection, _known(job), state)
 
-    def output_segments(self, attempt: int, stream: str) -> list[bytes]:
+    def output_segments(
+        self, attempt: int, stream: str, *, first: int = 0, last: int | None = None
+    ) -> list[bytes]:
+        where = (_known(attempt), stream, _known(first), _MOST if last is None else _known(last))
         with self._readers.snapshot() as connection:
-            found = connection.execute(queries.SEGMENTS, (_known(attempt), stream))
+            found = connection.execute(queries.SEGMENTS, where)
             return [data for (data,) in found]
 
 
