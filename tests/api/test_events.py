@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tercel.core.model import Held
-from tercel.manager import streams
+from tercel.manager import logs, streams
 from tercel.wire.api import Counts, Event
 from tercel.wire.messages import Reports, Started, Tail, TailData
 from tests.api.house import House, Raw, inline, open_house
@@ -330,3 +330,22 @@ async def test_without_follow_the_output_so_far_is_given(house: House) -> None:
     await worker.say(TailData(offer.attempt, "out", 0, b"so far"))
     assert (await reading).body == b"so far"
     await worker.until(lambda: worker.all(Tail)[-1] == Tail(offer.attempt, False))
+
+
+async def test_without_follow_a_task_that_is_never_quiet_keeps_nobody(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "SO_FAR_S", 0.2)
+    worker = await house.worker()
+    await house.submit()
+    offer = await worker.offered()
+    await worker.say(Started([offer.attempt]))
+    reading = asyncio.create_task(house.ask("GET", "/v1/jobs/1/tasks/0/logs"))
+    await worker.next(Tail)
+    said = 0
+    async with asyncio.timeout(20):
+        while not reading.done():
+            await worker.say(TailData(offer.attempt, "out", said, b"x"))
+            await worker.settled()
+            said += 1
+    assert 0 < len((await reading).body) <= said

@@ -5,6 +5,7 @@ sent by workers, so a piece is unpacked to a segment's size at most, and one tha
 """
 
 import asyncio
+import math
 import zlib
 from collections.abc import AsyncGenerator
 
@@ -15,7 +16,9 @@ from tercel.manager.service import Manager
 from tercel.wire.messages import SEGMENT_BYTES, Tail
 
 QUIET_S = 0.5
-"""Without `follow`, a running task's output is over when nothing more came for so long."""
+"""Without `follow`, a running task's output is over when nothing more came for so long ..."""
+SO_FAR_S = 5.0
+"""... and after so long in any case: some tasks are never quiet."""
 PIECES_AT_ONCE = 16
 """Segments read from the store in one go: up to 4 MiB."""
 TEXT_BYTES = 16 * 2**20
@@ -108,8 +111,10 @@ async def _live(
     tail = manager.hub.open_tail(flight.attempt, arrived)
     moves = manager.hub.subscribe([flight.job.id], arrived)
     conversation.post(Tail(flight.attempt, True))
+    clock = asyncio.get_running_loop().time
+    until = clock() + (math.inf if follow else SO_FAR_S)
     try:
-        while flight.job.flights.get(flight.task) is flight and flight.worker.online:
+        while flight.job.flights.get(flight.task) is flight and flight.worker.online and clock() < until:
             arrived.clear()
             moves.take()
             while (piece := tail.take()) is not None:
