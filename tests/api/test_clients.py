@@ -5,6 +5,7 @@ import gc
 import io
 import resource
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,9 +13,11 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from tercel.core.commands import check_spec
 from tercel.core.errors import StoreFull
-from tercel.core.model import Role
-from tercel.manager import calls, conversation, http, server, streams
+from tercel.core.intervals import Range
+from tercel.core.model import JobSpec, Role
+from tercel.manager import calls, conversation, http, requests, server, streams
 from tercel.wire.api import Submitted
 from tercel.wire.messages import Started, Tail, TailData
 from tests.api.house import House, Raw, open_house
@@ -176,6 +179,25 @@ async def test_large_submissions_are_taken_few_at_a_time_and_small_ones_meanwhil
         raw.writer.transport.abort()
     await house.until(lambda: not turns.locked(), "the one that vanished gave up its turn")
     await house.sound()
+
+
+async def test_others_are_answered_while_very_many_lines_are_checked(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def slow(spec: JobSpec, lines: list[str]) -> tuple[list[Range], int]:
+        asked.set()
+        assert answered.wait(20)
+        return check_spec(spec, lines)
+
+    monkeypatch.setattr(requests, "LINES_AT_ONCE", 2)
+    monkeypatch.setattr(requests, "check_spec", slow)
+    submitting = asyncio.create_task(house.submit(lines=["true"] * 3))
+    await house.until(asked.is_set, "they are being checked")
+    await house.sound()
+    answered.set()
+    assert (await submitting).tasks == 3
 
 
 async def test_a_large_submission_that_gets_no_turn_is_told_to_come_back(

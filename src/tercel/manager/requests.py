@@ -20,6 +20,8 @@ MAX_SELECTORS = 1000
 MAX_REASON = 500
 JOBS_AT_ONCE = 1000
 """Read from the store, cancelled or retried before others get their turn."""
+LINES_AT_ONCE = 10_000
+"""So many are checked in a few milliseconds; more of them beside the loop."""
 ENDS = (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)
 SETTLINGS = 5
 """How often a job that comes and goes (retried while somebody looks) is waited for."""
@@ -33,7 +35,11 @@ Chosen = tuple[int, IntervalSet | None]
 
 async def submit(manager: Manager, who: Identity, submission: Submission) -> Submitted:
     who.require(Role.USER, Role.ADMIN)
-    ranges, max_running = check_spec(submission, submission.lines)
+    lines = submission.lines
+    if lines is not None and len(lines) > LINES_AT_ONCE:
+        ranges, max_running = await asyncio.to_thread(check_spec, submission, lines)
+    else:
+        ranges, max_running = check_spec(submission, lines)
     if len(submission.key) > MAX_KEY or "\0" in submission.key:
         raise UsageError(f"key has at most {MAX_KEY} characters and no NUL", "key")
     if not submission.key:
