@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tercel.core.intervals import Range
-from tercel.core.model import End, Needs, Outcome, Output, WorkerState
+from tercel.core.intervals import IntervalSet, Range
+from tercel.core.model import End, Needs, Outcome, Output, Role, WorkerState
 from tercel.core.states import TaskState
-from tercel.manager import logs, views
-from tercel.wire.api import Counted, Counts, JobList, JobView, TaskList, TaskView
+from tercel.manager import logs, requests, views
+from tercel.manager.access import Identity
+from tercel.wire.api import Counted, Counts, JobList, JobView, Selection, TaskList, TaskView
 from tercel.wire.messages import SEGMENT_BYTES, Presence, Reports, Segment, Started
 from tests.api.house import Answer, House, Scripted, inline, open_house
 
@@ -356,6 +357,16 @@ async def test_a_retry_of_many_ended_jobs_touches_those_that_failed(house: House
         await worker.report(await worker.offered(job.id), code=code)
     assert await _ask(house, "retry", "1-1000") == 2
     assert await _jobs(house, "") == ([4, 2], False)
+
+
+async def test_what_is_named_again_and_again_is_chosen_once(house: House) -> None:
+    for _ in range(3):
+        await house.submit(array="0-9")
+    who = Identity("ada", Role.ADMIN, "")
+    named = Selection(select=["2", "1-3", "1-3", "1-2", "3.0-4", "3.4-5", "3.0", "last"])
+    chosen = await requests._resolve(house.manager, who, named)
+    assert sorted(chosen[:-1]) == [(1, None), (2, None), (3, None)]
+    assert chosen[-1] == (3, IntervalSet([(0, 5)]))
 
 
 async def test_a_large_job_is_brought_back_once_and_without_stopping_the_others(

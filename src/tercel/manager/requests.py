@@ -163,7 +163,7 @@ async def drain(manager: Manager, worker: str) -> int:
 
 
 async def _resolve(manager: Manager, who: Identity, selection: Selection) -> list[Chosen]:
-    """Jobs (and tasks of them) that the caller named and may change."""
+    """Jobs (and tasks of them) that the caller named and may change; each once, however often it is named."""
     if not selection.select:
         raise UsageError("nothing is selected: name a job (37), tasks (37.0-9), last or all", "select")
     if len(selection.select) > MAX_SELECTORS:
@@ -171,10 +171,15 @@ async def _resolve(manager: Manager, who: Identity, selection: Selection) -> lis
     if len(selection.reason) > MAX_REASON or not selection.reason.isprintable():
         raise UsageError(f"a reason has at most {MAX_REASON} printable characters", "reason")
     manager.check_saving()
-    chosen: list[Chosen] = []
-    for text in selection.select:
-        chosen += await _resolve_one(manager, who, parse_selector(text), text)
-    return chosen
+    whole: dict[int, None] = {}
+    some: dict[int, IntervalSet] = {}
+    for text in dict.fromkeys(selection.select):
+        for id, tasks in await _resolve_one(manager, who, parse_selector(text), text):
+            if tasks is None:
+                whole[id] = None
+            else:
+                some.setdefault(id, IntervalSet()).update(tasks)
+    return [*((id, None) for id in whole), *some.items()]
 
 
 async def _resolve_one(manager: Manager, who: Identity, selector: Selector, text: str) -> list[Chosen]:
