@@ -55,8 +55,11 @@ class _End:
         if self._over:
             raise LinkClosed(self._over)
         try:
-            async with asyncio.timeout(SEND_LIMIT_S):
+            if self._takes_at_once(len(data)):
                 await self._socket.send_bytes(data)
+            else:
+                async with asyncio.timeout(SEND_LIMIT_S):
+                    await self._socket.send_bytes(data)
         except TimeoutError:
             raise self._ended(f"the {self._peer} has taken nothing for {SEND_LIMIT_S:g} s") from None
         except (OSError, aiohttp.ClientError) as error:
@@ -106,6 +109,14 @@ class _End:
         transport = self._transport()
         if transport is not None:
             transport.abort()
+
+    def _takes_at_once(self, size_bytes: int) -> bool:
+        """Whether so much fits where nobody has to wait: then no timer is needed, and most frames are like that."""
+        transport = self._transport()
+        if transport is None:
+            return False
+        low, _ = transport.get_write_buffer_limits()
+        return transport.get_write_buffer_size() + size_bytes < low
 
     def _transport(self) -> asyncio.Transport | None:
         # aiohttp has no public way to a client socket's transport; the conformance suite would notice a change.

@@ -61,6 +61,11 @@ class Conversation:
         self._emptied = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
         self._parting = ""
+        self._clock = asyncio.get_running_loop().time
+        self._listening_since: float | None = None
+        """None while nothing is expected: what was read is being worked on."""
+        self._sending_since: float | None = None
+        self._sent_at = self._clock()
 
     # -- what the manager calls ---------------------------------------------------------------------------
 
@@ -104,9 +109,10 @@ class Conversation:
                 raise PeerError(f"a worker begins with Hello, not {type(hello).__name__}")
             if await self._admit(hello):
                 async with asyncio.TaskGroup() as group:
-                    sender = group.create_task(self._send_all())
+                    others = [group.create_task(self._send_all()), group.create_task(self._watch())]
                     await self._read_all(first[1:])
-                    sender.cancel()
+                    for other in others:
+                        other.cancel()
         except* TimeoutError:
             self._parting = "it was silent for too long"
         except* PeerError as faults:
@@ -131,7 +137,6 @@ class Conversation:
         return True
 
     async def _read_all(self, messages: list[FromWorker]) -> None:
-        silence_s = self._manager.options.heartbeat_s * MISSED_BEATS
         while True:
             await self._take(messages)
             if self.said_bye:
@@ -139,8 +144,9 @@ class Conversation:
             while len(self._outbox) > OUTBOX_MOST or self._owed > OWED_MOST:
                 self._emptied.clear()
                 await self._emptied.wait()
-            async with asyncio.timeout(silence_s):
-                messages = await self._end.receive()
+            self._listening_since = self._clock()
+            messages = await self._end.receive()
+            self._listening_since = None
 
     async def _take(self, messages: list[FromWorker]) -> None:
         manager, machine = self._manager, self._manager.machine
@@ -185,20 +191,35 @@ class Conversation:
         await self._manager.save(list(segments))
 
     async def _send_all(self) -> None:
-        beat_s = self._manager.options.heartbeat_s
         while True:
-            try:
-                async with asyncio.timeout(beat_s):
-                    await self._posted.wait()
-            except TimeoutError:
-                self.post(Ping())
+            await self._posted.wait()
             self._posted.clear()
             messages, self._outbox = self._outbox, []
             for frame in frames(messages):
-                async with asyncio.timeout(beat_s * MISSED_BEATS):
-                    await self._end.send(frame)
+                self._sending_since = self._clock()
+                await self._end.send(frame)
+                self._sending_since = None
+            self._sent_at = self._clock()
             self._owed -= sum(len(message.attempts) for message in messages if isinstance(message, Ack))
             self._emptied.set()
+
+    async def _watch(self) -> None:
+        """Beats; and ends the link when the worker was silent, or took nothing, for three beats.
+
+        One timer for the link: arming one for every frame would cost more than the frame.
+        """
+        beat_s = self._manager.options.heartbeat_s
+        while True:
+            now = self._clock()
+            silent_since = min(self._listening_since or now, self._sending_since or now)
+            gives_up_at = silent_since + beat_s * MISSED_BEATS
+            if now >= gives_up_at:
+                raise TimeoutError
+            beat_at = self._sent_at + beat_s
+            if now >= beat_at:
+                self.post(Ping())
+                beat_at = now + beat_s
+            await asyncio.sleep(min(beat_at, gives_up_at) - now)
 
 
 async def converse(manager: "Manager", end: ManagerEnd) -> None:
