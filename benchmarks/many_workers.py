@@ -1,22 +1,13 @@
 """2,000 workers, one slot each, 1 s tasks, behind the real link: how busy they are."""
 
-import sqlite3
 import sys
 import time
-from pathlib import Path
 
-from harness import Managed, claim, fake_workers, finished, manager, place, run
+from harness import claim, fake_workers, finished, manager, place, run
 from tercel.wire.api import Submission
 
 WORKERS = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-TASKS_EACH = 60
-
-
-def occupied(managed: Managed) -> float:
-    """Seconds for which slots had a task, by the workers' own reports (2,000 of them share one process here, so a
-    task of 1 s takes a little longer; what is asked is whether they ever wait for the manager)."""
-    db = sqlite3.connect(f"file:{Path(managed.access.data) / 'tercel.db'}?mode=ro", uri=True)
-    return float(db.execute("SELECT sum(wall_s) FROM outcome").fetchone()[0])
+TASKS_EACH = 30
 
 
 async def main() -> None:
@@ -30,13 +21,16 @@ async def main() -> None:
             await finished(client, submitted.id)
             took = time.perf_counter() - began
             cpu = managed.cpu_s() - cpu
-            occupied_s = occupied(managed)
     print(
         f"{WORKERS:,} workers, {WORKERS * TASKS_EACH:,} tasks of 1 s in {took:.2f} s (ideal {TASKS_EACH} s); "
         f"manager used {cpu / took:.0%} of a core"
     )
-    busy = occupied_s / (took * WORKERS)
-    claim("share of time that workers had a task, start and tail included", busy * 100, 98, " %")
+    claim(
+        "busy: the time the work takes if nobody ever waits / the time it took",
+        TASKS_EACH / took * 100,
+        98,
+        " %",
+    )
 
 
 run(main())
