@@ -1,5 +1,6 @@
 """Who is offered what: against a naive dispatcher that looks at every task, and by the rules for offers ahead."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,6 +108,26 @@ def test_a_round_without_news_does_nothing() -> None:
     assert len(leases(fast)) == 1
     fast.round()
     assert fast.take() == ([], [])
+
+
+def test_a_full_worker_costs_nothing_however_many_kinds_of_work_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = machine()
+    for number in range(1, 301):
+        fast.on_accepted(row(number, mem=number))
+    for number in range(100):
+        info = WorkerInfo(node="n", capacity=Needs(1000, 1000))
+        fast.on_hello(f"w{number}", "1", info, [], 0.0)
+    looks = 0
+    could_run = Worker.could_run
+
+    def counted(worker: Worker, needs: Needs) -> bool:
+        nonlocal looks
+        looks += 1
+        return could_run(worker, needs)
+
+    monkeypatch.setattr(Worker, "could_run", counted)
+    assert [job for _, job, _ in leases(fast)] == list(range(1, 101))
+    assert looks == 100
 
 
 def job_with_mean(mean: float | None, cpus: float = 1.0) -> Job:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tercel.core.effects import Effect, Recalled
 from tercel.core.ledger import Flight, Job, Worker
-from tercel.core.ready import ReadyQueue, class_of
+from tercel.core.ready import Order, ReadyQueue
 
 AHEAD_S = 0.3
 """Seconds of work offered ahead."""
@@ -26,13 +26,17 @@ WORTH_TAKING_BACK_S = 0.02
 """Waiting work shorter than this is not worth moving."""
 
 
+def is_short(job: Job) -> bool:
+    """As far as is known by now."""
+    return job.mean_wall_s is not None and job.mean_wall_s <= LONG_S
+
+
 def ahead_of(job: Job, worker: Worker) -> int:
     """How many tasks of this job may wait at this worker for a slot."""
-    mean = job.mean_wall_s
-    if mean is None or mean > LONG_S:
+    if job.mean_wall_s is None or not is_short(job):
         return 0
     slots = max(1, worker.slots(job.needs))
-    return min(AHEAD_MOST, math.ceil(AHEAD_S * slots / max(mean, 1e-6)))
+    return min(AHEAD_MOST, math.ceil(AHEAD_S * slots / max(job.mean_wall_s, 1e-6)))
 
 
 class Dispatcher:
@@ -68,13 +72,10 @@ class Dispatcher:
         self._new_work = False
         workers = [w for id in ids if (w := self._workers.get(id)) is not None]
         taking = [worker for worker in workers if worker.takes_more]
-        for ahead in (False, True):
-            for worker in sorted(taking, key=_burden) if len(self._ready) else ():
-                if len(self._ready) == 0:
-                    break
-                self._fill(worker, ahead)
+        self._fill_all([worker for worker in taking if worker.has_room], ahead=False)
+        self._fill_all(taking, ahead=True)
         for worker in workers:
-            if worker.takes_more and worker.used_millicpus < worker.capacity.millicpus:
+            if worker.takes_more and worker.has_room:
                 self._roomy[worker.id] = None
             else:
                 self._roomy.pop(worker.id, None)
@@ -82,20 +83,23 @@ class Dispatcher:
                 self._donors[worker.id] = None
         return self._take_back(workers) if self._roomy and self._donors and len(self._ready) == 0 else []
 
-    def _fill(self, worker: Worker, ahead: bool) -> None:
-        keys = [k for k in self._ready.classes() if worker.could_run(k[0]) and worker.id not in k[1]]
-        while keys:
-            job = self._ready.best(keys)
-            if job is None:
-                return
+    def _fill_all(self, workers: list[Worker], ahead: bool) -> None:
+        order = self._ready.order(is_short) if ahead else self._ready.order()
+        for worker in sorted(workers, key=_burden) if len(order) else ():
+            self._fill(worker, order, ahead)
+
+    def _fill(self, worker: Worker, order: Order, ahead: bool) -> None:
+        at = 0
+        while (ahead or worker.has_room) and (job := order.job(at)) is not None:
             count = self._share(job, worker, ahead)
             if count > 0:
                 self._issue(job, worker, count)
             else:
-                # What comes after the head of a class needs the same, so the whole class has to wait.
-                keys.remove(class_of(job))
+                at += 1  # what comes after the head of a line needs the same, so the whole line has to wait
 
     def _share(self, job: Job, worker: Worker, ahead: bool) -> int:
+        if not worker.could_run(job.needs) or worker.id in job.refused_by:
+            return 0
         allowance = ahead_of(job, worker) if ahead else 0
         room = worker.room(job.needs, allowance)
         if room <= allowance // 2:

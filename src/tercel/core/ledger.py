@@ -221,6 +221,11 @@ class Worker:
     def could_run(self, needs: Needs) -> bool:
         return needs.millicpus <= self.capacity.millicpus and needs.mem_bytes <= self.capacity.mem_bytes
 
+    @property
+    def has_room(self) -> bool:
+        """Whether it could run anything more beside what it holds, however small."""
+        return self.used_millicpus < self.capacity.millicpus
+
     def slots(self, needs: Needs) -> int:
         """How many tasks of this need it runs side by side."""
         slots = self.capacity.millicpus // needs.millicpus
