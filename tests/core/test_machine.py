@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tercel.core.books import EPOCH_BITS, Settings
 from tercel.core.changes import Concluded, LeaseClosed, Leased, LiveJob, Loaded
 from tercel.core.effects import Acknowledged, Effect, Offered, Welcomed
+from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.machine import FORGET_OFFLINE_S, Machine
 from tercel.core.model import (
@@ -137,6 +138,42 @@ def test_the_report_of_a_forgotten_worker_is_still_taken() -> None:
     changes, _ = one.take()
     assert [type(change) for change in changes[:2]] == [LeaseClosed, Concluded]
     assert not one.knows("w", lease.id)
+
+
+def _refused(one: Machine, worker: str, now: float) -> None:
+    """Job 1, by a worker that then leaves."""
+    one.on_hello(worker, "1", INFO, [], now)
+    (lease,) = [effect.lease for effect in played(one) if isinstance(effect, Offered)]
+    refusal = Report(1, 0, lease.id, End.REFUSED, 0, 0.0, 0.0, 0.0, 0, note="no such directory")
+    one.on_reports(worker, [refusal], now)
+    one.on_bye(worker, now)
+
+
+def test_refusals_of_workers_that_come_under_ever_new_names_do_not_pile_up() -> None:
+    one = machine()
+    one.on_accepted(row(1))
+    for number in range(10):
+        one.tick(number * 2 * FORGET_OFFLINE_S)
+        _refused(one, f"pilot-{number}", number * 2 * FORGET_OFFLINE_S)
+    assert list(one.jobs[1].refused_by) == ["pilot-9"]
+    assert list(one._refusals) == ["pilot-9"]
+
+
+def test_refusals_of_a_job_are_forgotten_with_it() -> None:
+    one = machine()
+    job = one.on_accepted(row(1))
+    _refused(one, "w", 0.0)
+    one.on_cancel(job, IntervalSet([(0, 0)]), "enough", 1.0)
+    assert one._refusals == {"w": set()}
+
+
+def test_a_worker_that_is_back_has_not_left() -> None:
+    one = machine()
+    one.on_hello("w", "1", INFO, [], 0.0)
+    one.on_bye("w", 1.0)
+    assert one.workers["w"].note == "left"
+    one.on_hello("w", "2", INFO, [], 2.0)
+    assert one.workers["w"].note == ""
 
 
 def test_leases_without_unfinished_tasks_are_closed_at_a_restart() -> None:

@@ -187,6 +187,8 @@ class Books:
             return
         self.ready.drop(job)
         self.jobs.pop(job.id, None)
+        for worker in job.refused_by:
+            self._refusals[worker].discard(job.id)
         if job.row.ended_at is None:
             counts = len(job.finished), len(job.failed), len(job.cancelled)
             self.changes.append(JobEnded(job.id, now, *counts))

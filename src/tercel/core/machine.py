@@ -13,7 +13,7 @@ and spend none of its retries.
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -62,8 +62,7 @@ class Machine(Books):
         doomed = job.ready.intersection(tasks)
         job.ready.difference_update(doomed)
         kills: dict[str, list[int]] = {}
-        chosen = tasks.intersection(IntervalSet((task, task) for task in sorted(job.flights)))
-        for task in chosen:
+        for task in _members(job.flights, tasks):
             flight = job.flights[task]
             self._abandon(flight)
             kills.setdefault(flight.worker.id, []).append(flight.attempt)
@@ -71,10 +70,10 @@ class Machine(Books):
             doomed.add(task)
         for first, last in doomed.ranges():
             self.changes.append(SpanConcluded(job.id, first, last, TaskState.CANCELLED, now, reason))
-        for task in [t for t in job.strays if t in doomed]:
+        for task in _members(job.strays, doomed):
             self._conclude_strays(job, task, again=True)
         for told in (job.failures, job.interruptions):
-            for task in [t for t in told if t in doomed]:
+            for task in _members(told, doomed):
                 del told[task]
         job.cancelled.update(doomed)
         self.effects += [Ended(worker, attempts) for worker, attempts in kills.items()]
@@ -111,7 +110,7 @@ class Machine(Books):
             worker = self.workers[id] = Worker(id, now)
         if worker.instance != instance:
             self._forgive_refusals(id)
-            worker.draining = False
+            worker.draining, worker.note = False, ""
         worker.instance, worker.info, worker.capacity = instance, info, info.capacity
         worker.online, worker.lost_at, worker.since = True, None, now
         worker.reported_state = WorkerState.AVAILABLE
@@ -131,7 +130,7 @@ class Machine(Books):
         return self._hellos
 
     def _forgive_refusals(self, worker: str) -> None:
-        """A restarted worker may be able to run what it refused before."""
+        """A restarted worker may be able to run what it refused before; one that is forgotten refuses nothing."""
         for id in self._refusals.pop(worker, ()):
             if (job := self.jobs.get(id)) is not None:
                 job.refused_by.pop(worker, None)
@@ -373,6 +372,7 @@ class Machine(Books):
             if worker.flights:
                 self._lose(worker)
             elif now - worker.since >= FORGET_OFFLINE_S:
+                self._forgive_refusals(id)
                 del self.workers[id]
                 continue
             self._set_deadline(worker, max(now, worker.since) + FORGET_OFFLINE_S)
@@ -390,3 +390,10 @@ class Machine(Books):
         for job in jobs.values():
             self.effects.append(Progressed(job.id, [], []))
             self._settle(job)
+
+
+def _members(facts: Mapping[int, object], tasks: IntervalSet) -> list[int]:
+    """Those of `tasks` that there are facts about, in order; looking through the smaller of the two."""
+    if len(tasks) < len(facts):
+        return [task for task in tasks if task in facts]
+    return sorted(task for task in facts if task in tasks)

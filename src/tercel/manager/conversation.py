@@ -114,7 +114,7 @@ class Conversation:
                     for other in others:
                         other.cancel()
         except* TimeoutError:
-            self._parting = "it was silent for too long"
+            self._parting = "it did not say Hello"
         except* PeerError as faults:
             self._parting = "; ".join(str(fault) for fault in faults.exceptions)
             if self.worker:
@@ -214,7 +214,9 @@ class Conversation:
             silent_since = min(self._listening_since or now, self._sending_since or now)
             gives_up_at = silent_since + beat_s * MISSED_BEATS
             if now >= gives_up_at:
-                raise TimeoutError
+                raise LinkClosed(
+                    "it was silent for too long" if self._sending_since is None else "it took nothing"
+                )
             beat_at = self._sent_at + beat_s
             if now >= beat_at:
                 self.post(Ping())
