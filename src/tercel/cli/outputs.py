@@ -11,6 +11,7 @@ from contextlib import aclosing
 
 from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen, write_stderr, write_stdout
+from tercel.cli.selecting import MOST_RANGES
 from tercel.cli.words import ranges
 from tercel.core.errors import PassingFault, TercelError
 from tercel.core.intervals import IntervalSet
@@ -18,8 +19,6 @@ from tercel.sdk.client import AsyncClient
 from tercel.wire.api import Event, TaskList, TaskView
 
 BATCH_TASKS = 1000
-BATCH_RANGES = 250
-"""Ranges go into the request's address, which servers limit to some 8 KiB."""
 RETRY_AFTER_S = 0.5
 
 
@@ -109,7 +108,7 @@ def labelled(name: str, text: str) -> str:
 
 def _batch(waiting: IntervalSet) -> IntervalSet:
     """The first of the waiting tasks, as many as one request may ask for."""
-    return IntervalSet(IntervalSet(waiting.ranges()[:BATCH_RANGES]).take_first(BATCH_TASKS))
+    return IntervalSet(IntervalSet(waiting.ranges()[:MOST_RANGES]).take_first(BATCH_TASKS))
 
 
 class LiveTask:

@@ -8,9 +8,9 @@ import click
 from tercel.cli.lazy import Command
 from tercel.cli.outputs import labelled
 from tercel.cli.screen import Screen, write_stdout
-from tercel.cli.selecting import Chosen, existing, one_task, resolve
+from tercel.cli.selecting import Chosen, each_task, existing, one_task, resolve
 from tercel.cli.talking import talk
-from tercel.cli.words import ranges, size
+from tercel.cli.words import size
 from tercel.core.errors import UsageError
 from tercel.core.intervals import IntervalSet
 from tercel.sdk.client import AsyncClient
@@ -77,22 +77,16 @@ async def _one(client: AsyncClient, screen: Screen, choice: Chosen, stderr: bool
 
 
 async def _many(client: AsyncClient, screen: Screen, choice: Chosen, stderr: bool, label: bool) -> None:
-    tasks = ""
-    if choice.tasks is not None:
-        tasks = ranges(existing(await client.job(choice.job), choice.tasks))
-    after: int | None = None
-    while True:
-        page = await client.tasks(choice.job, tasks=tasks, after=after, limit=PAGE, outputs=True)
-        for task in page.tasks:
-            text = (task.stderr if stderr else task.stdout) or ""
-            if text:
-                screen.emit({"id": task.id, "stream": "stderr" if stderr else "stdout", "text": text})
-                if not screen.json:
-                    data = (labelled(task.id, text) if label else text).encode(errors="replace")
-                    await asyncio.to_thread(write_stdout, data)
-        if not page.more or not page.tasks:
-            return
-        after = page.tasks[-1].task
+    tasks = choice.tasks
+    if tasks is not None:
+        tasks = existing(await client.job(choice.job), tasks)
+    async for task in each_task(client, choice.job, tasks, page=PAGE, outputs=True):
+        text = (task.stderr if stderr else task.stdout) or ""
+        if text:
+            screen.emit({"id": task.id, "stream": "stderr" if stderr else "stdout", "text": text})
+            if not screen.json:
+                data = (labelled(task.id, text) if label else text).encode(errors="replace")
+                await asyncio.to_thread(write_stdout, data)
 
 
 def _say_about(screen: Screen, view: TaskView, stderr: bool, seen: bool) -> None:
