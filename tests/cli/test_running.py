@@ -224,6 +224,27 @@ def test_what_following_missed_is_shown_at_the_end(tercel: Tercel, manager: Fake
     assert tercel("run", "--", "x").out == "one\ntwo\n"
 
 
+def test_output_of_which_a_part_was_never_seen_is_not_shown_twice(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    """It wrote more than is kept, faster than it could be followed."""
+
+    def logs(request: Request) -> Any:
+        if request.query["stream"] == ["err"]:
+            return stream(b"")
+        return stream(b"begin\n", b"end\n") if "follow" in request.query else stream(b"nd\n")
+
+    manager.says("POST", "/v1/jobs", submitted(1))
+    manager.says("GET", LOGS, logs)
+    manager.says(
+        "GET", "/v1/jobs/37/tasks/0", task(0, attempts=[attempt(out_bytes=30 * 2**20, out_cut=True)])
+    )
+    manager.says("GET", "/v1/events", events(event(finished=1, done=True)))
+    done = tercel("run", "--", "x")
+    assert (done.code, done.out) == (0, "begin\nend\n")
+    assert "37.0 wrote 30.0 MiB to stdout; of that 10 B were kept long enough to be shown" in done.err
+
+
 # -- really -----------------------------------------------------------------------------------------------
 
 

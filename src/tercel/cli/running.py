@@ -147,7 +147,7 @@ class Run:
 
     async def _attend(self, job: int) -> Counts:
         if self._live:
-            task = LiveTask(self._client, job, self._order.ranges[0][0])
+            task = LiveTask(self._client, self._screen, job, self._order.ranges[0][0])
             counts = await _beside(self._watch(job), task.follow(), patience_s=LAST_WORDS_S)
             await task.complete()
             return counts
