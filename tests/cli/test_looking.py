@@ -221,6 +221,13 @@ def test_logs_of_one_task_are_its_bytes(
     assert capfdbinary.readouterr().out == b"a\xff\x00b"
 
 
+def test_a_character_that_arrives_in_two_pieces_is_one_in_json(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("GET", "/v1/jobs/37/tasks/9/logs", stream(b"caf\xc3", b"\xa9\xff", b"\xe2\x82"))
+    manager.says("GET", "/v1/jobs/37/tasks/9", task(9, attempts=[attempt(out_bytes=8)]))
+    lines = tercel("logs", "37.9", "--json").json_lines
+    assert "".join(line["text"] for line in lines) == "café\ufffd\ufffd"
+
+
 def test_logs_say_what_the_output_does_not_tell(tercel: Tercel, manager: FakeManager) -> None:
     manager.says("GET", "/v1/jobs/37/tasks/9/logs", stream(b""))
     manager.says("GET", "/v1/jobs/37/tasks/9", task(9, attempts=[attempt(out_bytes=0, err_bytes=120)]))

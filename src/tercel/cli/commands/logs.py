@@ -1,6 +1,7 @@
 """tercel logs"""
 
 import asyncio
+import codecs
 from contextlib import aclosing
 
 import click
@@ -64,14 +65,16 @@ async def _one(client: AsyncClient, screen: Screen, choice: Chosen, stderr: bool
     assert task is not None
     stream = "err" if stderr else "out"
     seen = False
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may be cut by the end of a chunk
     async with aclosing(client.logs(choice.job, task, stream=stream, follow=follow)) as chunks:
         async for chunk in chunks:
             seen = True
-            if screen.json:
-                text = chunk.decode(errors="replace")
-                screen.emit({"id": str(choice), "stream": f"std{stream}", "text": text})
-            else:
+            if not screen.json:
                 await asyncio.to_thread(write_stdout, chunk)
+            elif text := decoder.decode(chunk):
+                screen.emit({"id": str(choice), "stream": f"std{stream}", "text": text})
+    if rest := decoder.decode(b"", final=True):
+        screen.emit({"id": str(choice), "stream": f"std{stream}", "text": rest})
     view = await client.task(choice.job, task)
     _say_about(screen, view, stderr, seen)
 
