@@ -8,6 +8,7 @@ ask what is left, and nothing outlives it.
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import sqlite3
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,9 +38,17 @@ HASTY = ("--reconnect-most", "0.2s")
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that is this lab's, also while its manager is down.
+
+    The system gives ports of its own range to whoever asks for any, and to every connection that is made: of
+    those, one would be somebody else's by the time a killed manager is started again.
+    """
+    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10_000, max(first_given, 11_000))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 async def eventually(ask: Callable[[], Awaitable[T]], what: str, patience_s: float = PATIENCE_S) -> T:
@@ -290,8 +299,10 @@ class Lab:
         return process
 
     async def up(self, *words: str) -> Process:
+        """A manager that listens, and its worker has joined."""
         process = self.tercel("up", "--port", str(self.port), "--data", str(self.data), *words)
         await self.listening(process)
+        await self.workers_online(1)
         return process
 
     async def listening(self, process: Process) -> Access:
