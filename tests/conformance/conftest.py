@@ -1,0 +1,28 @@
+"""A runner with what listens to it, and a lifeline."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tercel.runners.pool import SpawnerPool
+from tests.conformance.runners import Lifeline, Recorder, spawners
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+async def runner(tmp_path: Path, recorder: Recorder) -> AsyncIterator[SpawnerPool]:
+    runner = SpawnerPool(tmp_path / "worker", "node-7")
+    await runner.start(recorder)
+    yield runner
+    await runner.stop()
+    assert spawners() == [], "a spawner is left"
+
+
+@pytest.fixture
+def lifeline(tmp_path: Path) -> Lifeline:
+    return Lifeline(tmp_path / "lifeline")
