@@ -9,24 +9,31 @@ import pytest
 from tercel.core.model import End, Program
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
+from tercel.runners.run import ANNOUNCE_S
 from tests.conformance.runners import WAIT_S, Lifeline, Recorder, python, run, shell, text
 
 
 async def test_only_attempts_that_last_are_announced(runner: SpawnerPool, recorder: Recorder) -> None:
     runner.launch([shell("true", attempt=1), shell("sleep 0.3", attempt=2), shell("true", attempt=3)])
     await recorder.report(3)
-    assert recorder.running == [2]
+    assert 2 in recorder.running
+    # On a busy machine even `true` may last.
+    assert all(recorder.reports[attempt].wall_s >= ANNOUNCE_S for attempt in recorder.running)
 
 
 @pytest.mark.K(8)
 async def test_cancel_ends_what_runs_and_keeps_what_waits_from_starting(
-    runner: SpawnerPool, recorder: Recorder, tmp_path: Path
+    runner: SpawnerPool, recorder: Recorder, lifeline: Lifeline, tmp_path: Path
 ) -> None:
     touched = tmp_path / "touched"
     runner.launch(
-        [shell("echo here; sleep 1000"), shell(f"touch {touched}", attempt=2), shell("echo 3", attempt=3)]
+        [
+            shell(f"echo here; exec 9>{lifeline.path}; echo x >&9; sleep 1000"),
+            shell(f"touch {touched}", attempt=2),
+            shell("echo 3", attempt=3),
+        ]
     )
-    await recorder.until(lambda: recorder.running == [1])
+    await lifeline.held()
     runner.kill([1, 2, 77])
     report = await recorder.report(1)
     assert (report.end, report.code) == (End.CANCELLED, signal.SIGTERM)
@@ -34,6 +41,7 @@ async def test_cancel_ends_what_runs_and_keeps_what_waits_from_starting(
     assert (await recorder.report(2)).end is End.CANCELLED
     assert text((await recorder.report(3)).out) == "3\n"
     assert not touched.exists()
+    await lifeline.dropped()
 
 
 @pytest.mark.must("g")
@@ -99,19 +107,20 @@ async def test_time_limit_ends_the_whole_tree(
     runner: SpawnerPool, recorder: Recorder, lifeline: Lifeline
 ) -> None:
     line = f"exec 9>{lifeline.path}; echo x >&9; sleep 1000 & setsid sleep 1000 & wait"
-    runner.launch([shell(line, time_limit_s=0.5), shell("true", attempt=2, time_limit_s=0.5)])
+    # Long enough that even a busy machine has started all of it by then.
+    runner.launch([shell(line, time_limit_s=2.0), shell("true", attempt=2, time_limit_s=WAIT_S)])
     await lifeline.held()
     report = await recorder.report(1)
     assert report.end is End.TIMED_OUT
-    assert "time limit of 0.5 s" in report.note
-    assert report.wall_s >= 0.5
+    assert "time limit of 2 s" in report.note
+    assert report.wall_s >= 2.0
     await lifeline.dropped()
     assert (await recorder.report(2)).end is End.EXITED
 
 
 DAEMON = """
 import os, signal, sys, time
-lifeline = os.open(sys.argv[1], os.O_WRONLY)
+lifeline = os.dup2(os.open(sys.argv[1], os.O_WRONLY), 9)  # which exec does not close
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -129,10 +138,7 @@ if len(sys.argv) > 2:
 async def test_daemon_that_left_session_and_environment_ends_with_its_attempt(
     runner: SpawnerPool, recorder: Recorder, lifeline: Lifeline
 ) -> None:
-    source = DAEMON.replace("lifeline = os.open", "lifeline = os.dup2(os.open").replace(
-        "O_WRONLY)", "O_WRONLY), 9)"
-    )
-    runner.launch([python(source, str(lifeline.path)), shell("true", attempt=2)])
+    runner.launch([python(DAEMON, str(lifeline.path)), shell("true", attempt=2)])
     await lifeline.held()
     report = await recorder.report(1)
     await lifeline.dropped()
@@ -143,10 +149,7 @@ async def test_daemon_that_left_session_and_environment_ends_with_its_attempt(
 
 @pytest.mark.must("g")
 async def test_cancel_reaches_a_daemon(runner: SpawnerPool, recorder: Recorder, lifeline: Lifeline) -> None:
-    source = DAEMON.replace("lifeline = os.open", "lifeline = os.dup2(os.open").replace(
-        "O_WRONLY)", "O_WRONLY), 9)"
-    )
-    runner.launch([python(source, str(lifeline.path), "stay", kill_grace_s=0.2)])
+    runner.launch([python(DAEMON, str(lifeline.path), "stay", kill_grace_s=0.2)])
     await lifeline.held()
     await recorder.until(lambda: recorder.running == [1])
     runner.kill([1])
