@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.house import House, open_house
+from tests.api.house import House, Scripted, open_house
+from tests.api.scene import Scene
 
 
 def make_home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -26,3 +27,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def house(home: Path) -> AsyncIterator[House]:
     async with open_house(home / "data") as one:
         yield one
+
+
+@pytest.fixture
+async def scene(home: Path) -> AsyncIterator[Scene]:
+    async with open_house(home / "data", grace_s=0.1) as house:
+        scene = Scene(house, Scripted(await house.dial(), "good"), Scripted(await house.dial(), "bad"))
+        house._workers += [scene.good, scene.bad]
+        await scene.set()
+        yield scene
+        await scene.end()
