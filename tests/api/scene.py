@@ -6,9 +6,23 @@ import msgspec
 
 from tercel.core.invariants import violations
 from tercel.core.model import Report
+from tercel.wire.api import JobView
 from tests.api.house import House, Scripted
 
 pack = msgspec.msgpack.encode
+
+
+async def does_the_rest(house: House, worker: Scripted) -> JobView:
+    """The worker does whatever it is offered until job 1 has ended."""
+    ended = asyncio.create_task(house.ended(1))
+    while not ended.done():
+        offered = asyncio.create_task(worker.offered())
+        await asyncio.wait([offered, ended], return_when=asyncio.FIRST_COMPLETED)
+        if offered.done():
+            await worker.report(offered.result())
+        else:
+            offered.cancel()
+    return await ended
 
 
 class Scene:
@@ -61,15 +75,7 @@ class Scene:
         await self.bad.close()
         for report in self.goods:
             await self.good.report(report)
-        ended = asyncio.create_task(self.house.ended(1))
-        while not ended.done():
-            offered = asyncio.create_task(self.good.offered())
-            await asyncio.wait([offered, ended], return_when=asyncio.FIRST_COMPLETED)
-            if offered.done():
-                await self.good.report(offered.result())
-            else:
-                offered.cancel()
-        assert (await ended).counts.finished == 5
+        assert (await does_the_rest(self.house, self.good)).counts.finished == 5
         tasks = (await self.house.tasks(1)).tasks
         assert [task.task for task in tasks] == [0, 1, 2, 3, 4]
         assert all(len(task.attempts) == 1 for task in tasks)

@@ -24,7 +24,7 @@ from tercel.wire.messages import (
     TailData,
 )
 from tests.api.house import House, Scripted, open_house
-from tests.api.scene import pack
+from tests.api.scene import does_the_rest, pack
 
 pytestmark = pytest.mark.must("f")
 
@@ -124,15 +124,8 @@ async def test_whatever_a_worker_says_in_whatever_order_the_books_are_right(home
             await house.sound()
             for report in goods:
                 await good.report(report)
-            ended = asyncio.create_task(house.ended(1))
-            while not ended.done():
-                offered = asyncio.create_task(good.offered())
-                await asyncio.wait([offered, ended], return_when=asyncio.FIRST_COMPLETED)
-                if offered.done():
-                    await good.report(offered.result())
-                else:
-                    offered.cancel()
-            assert (await ended).counts.finished == 5, "nothing is lost, and nothing ends twice"
+            job = await does_the_rest(house, good)
+            assert job.counts.finished == 5, "nothing is lost, and nothing ends twice"
             await house.sound()
 
     await _examples(run, speech, 200)

@@ -138,6 +138,8 @@ async def test_a_worker_that_claims_a_million_cpus_is_given_what_the_manager_can
     grown = growth()
     boaster = await house.worker(cpus=1_000_000)
     first = await boaster.offered()
+    await boaster.until(lambda: sum(_sizes(boaster)) >= HELD_MOST, "all that it may hold")
+    await boaster.settled()
     assert sum(_sizes(boaster)) == HELD_MOST
     assert grown() < 50
     await boaster.report(first)

@@ -105,7 +105,8 @@ async def test_fields_that_a_later_version_added_are_ignored(scene: Scene) -> No
 async def test_a_gap_in_the_numbers_of_frames_ends_the_link(scene: Scene, number: int) -> None:
     await scene.throw([["Started", [scene.mine.attempt]]], number)
     assert "missing" in await scene.cut_off()
-    assert (await scene.house.task(1, scene.mine.task)).state == "offered"
+    # Ready once the grace is over, which is short: it may be before this question.
+    assert (await scene.house.task(1, scene.mine.task)).state in ("offered", "ready")
 
 
 @pytest.mark.parametrize("number", [0, -1, -(2**63)])
