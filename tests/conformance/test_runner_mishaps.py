@@ -70,6 +70,21 @@ async def test_lost_spawner_interrupts_its_attempts_and_is_replaced(
     await other.dropped()
 
 
+async def test_outputs_that_cannot_be_removed_keep_no_report_back(
+    runner: SpawnerPool, recorder: Recorder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A directory stands where the output of a lost attempt would: it cannot be unlinked."""
+    in_the_way = tmp_path / "worker" / "outputs" / "1.out"
+    in_the_way.mkdir()
+    runner.launch([shell("sleep 1000")])
+    await recorder.until(lambda: recorder.running == [1])
+    for spawner in spawners():
+        os.kill(spawner, signal.SIGKILL)
+    assert (await recorder.report(1)).end is End.INTERRUPTED
+    assert "Cannot remove the output of attempt 1" in caplog.text
+    in_the_way.rmdir()
+
+
 async def test_spawner_that_cannot_start_interrupts(
     runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ What an earlier process left behind (killed together with its spawners, say) is 
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from tercel.runners import outputs, trees
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.lane import Directories, Lane, interrupted
 from tercel.runners.sandbox import Sweeper
+
+log = logging.getLogger("tercel.runners")
 
 _UNSTARTED_S = 1.0
 """A spawner that cannot be started is told so late: who launches again at once must not spin."""
@@ -141,7 +144,10 @@ class SpawnerPool:
 
     def _remove_outputs(self, attempt: int) -> None:
         for stream in outputs.STREAMS:
-            outputs.remove(outputs.path_of(self._outputs, attempt, stream))
+            try:
+                outputs.remove(outputs.path_of(self._outputs, attempt, stream))
+            except OSError as error:  # reports must not wait for it; the next start finds what is left
+                log.warning("Cannot remove the output of attempt %d: %s.", attempt, error)
 
     # -- beginning and end --------------------------------------------------------------------------------
 
