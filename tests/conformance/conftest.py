@@ -1,4 +1,4 @@
-"""A runner with what listens to it, and a lifeline."""
+"""A runner with what listens to it, and a lifeline; a manager's port."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import Lifeline, Recorder, spawners
+from tests.worker.network import Server
 
 
 @pytest.fixture
@@ -26,3 +27,9 @@ async def runner(tmp_path: Path, recorder: Recorder) -> AsyncIterator[SpawnerPoo
 @pytest.fixture
 def lifeline(tmp_path: Path) -> Lifeline:
     return Lifeline(tmp_path / "lifeline")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with Server().running() as server:
+        yield server
