@@ -1,12 +1,13 @@
-"""A runner with what listens to it, and a lifeline; a manager's port."""
+"""A runner with what listens to it, and a lifeline; a manager's port; stores."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import Lifeline, Recorder, spawners
+from tests.conformance.stores import Kept, KeptInMemory, KeptInSqlite
 from tests.worker.network import Server
 
 
@@ -33,3 +34,10 @@ def lifeline(tmp_path: Path) -> Lifeline:
 async def server() -> AsyncIterator[Server]:
     async with Server().running() as server:
         yield server
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+    kept: Kept = KeptInMemory() if request.param == "memory" else KeptInSqlite(tmp_path / "store.db")
+    yield kept
+    kept.store.close()

@@ -36,7 +36,7 @@ async def test_nobody_at_the_address_is_unreachable(unused_tcp_port: int) -> Non
     with pytest.raises(Unreachable, match="cannot be reached: Connection refused"):
         await WebSocketDialer(f"http://127.0.0.1:{unused_tcp_port}", "x").dial()
     # A machine without a network may look for the name longer than a dial lasts.
-    with pytest.raises(Unreachable, match="cannot be reached|has not answered"):
+    with pytest.raises(Unreachable, match=r"cannot be reached|has not answered"):
         await WebSocketDialer("http://no-such-host.invalid", "x").dial()
 
 
