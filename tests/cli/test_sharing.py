@@ -13,7 +13,7 @@ from tercel.cli.services import Signals
 from tercel.core.errors import UsageError
 from tercel.sdk import AsyncClient
 from tercel.wire import api
-from tests.cli.fake_manager import STATUS, FakeManager
+from tests.cli.fake_manager import STATUS, FakeManager, job
 
 
 def _refused_at_first(monkeypatch: pytest.MonkeyPatch, times: int) -> list[object]:
@@ -52,26 +52,31 @@ async def test_a_directory_that_stays_another_managers_is_refused(monkeypatch: p
 async def test_a_job_that_comes_while_the_first_run_is_leaving_is_stayed_for(
     manager: FakeManager, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    jobs = 0
+    newest, under_way = 37, 0
     steps: list[str] = []
 
     class Embedded:
         url, token = manager.url, "a.b"
 
         async def wait_idle(self) -> None:
-            nonlocal jobs
-            steps.append(f"until idle, {jobs} under way")
-            jobs = 0
+            nonlocal under_way
+            steps.append(f"until idle, {under_way} under way")
+            under_way = 0
 
         async def wait_unused(self, patience_s: float) -> None:
-            nonlocal jobs
+            nonlocal newest, under_way
             steps.append("until unused")
-            jobs = 1 if len(steps) == 1 else 0  # the one that was connected hands in a job
+            if len(steps) == 1:  # the one that was connected hands in a job
+                newest, under_way = 38, 1
 
     def status(_: object) -> api.Status:
-        return msgspec.structs.replace(STATUS, jobs=jobs)
+        return msgspec.structs.replace(STATUS, jobs=under_way)
+
+    def jobs(_: object) -> api.JobList:
+        return api.JobList(jobs=[job(newest)], more=False)
 
     manager.says("GET", "/v1/status", status)
+    manager.says("GET", "/v1/jobs", jobs)
     async with AsyncClient() as client:
         await running._stay_for_others(client, Screen(), Embedded(), Signals())
     assert steps == ["until unused", "until idle, 1 under way", "until unused"]

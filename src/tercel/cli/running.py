@@ -221,21 +221,23 @@ async def _running_manager(screen: Screen) -> AsyncClient | None:
 async def _stay_for_others(client: AsyncClient, screen: Screen, embedded: Embedded, signals: Signals) -> None:
     """Other commands may have handed jobs to the manager in this process: it ends when they are done."""
     signals.forget()
-    told = False
-    while not signals.arrived:
+    known = -1
+    # Again if whoever was connected has handed in another one.
+    while not signals.arrived and (newest := await _newest_job(client)) > known:
+        known = newest
         if others := (await client.status()).jobs:
-            if not told:
-                screen.warn(
-                    f"{count(others, 'other job')} still under way in this manager: staying until done "
-                    "(Ctrl-C leaves; they go on with the next one)"
-                )
-            told = True
+            screen.warn(
+                f"{count(others, 'other job')} still under way in this manager: staying until done "
+                "(Ctrl-C leaves; they go on with the next one)"
+            )
             await first_of(embedded.wait_idle(), signals.wait(1))
         await client.aclose()
         await first_of(embedded.wait_unused(READING_S), signals.wait(1))
-        # Whoever was connected until now may have handed in another one.
-        if not (await client.status()).jobs:
-            return
+
+
+async def _newest_job(client: AsyncClient) -> int:
+    page = await client.jobs(limit=1, all=True)
+    return page.jobs[0].id if page.jobs else 0
 
 
 async def _beside(
