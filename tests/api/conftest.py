@@ -1,7 +1,9 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.api.house import House, Scripted, open_house
 from tests.api.scene import Scene
@@ -37,3 +39,27 @@ async def scene(home: Path) -> AsyncIterator[Scene]:
         await scene.set()
         yield scene
         await scene.end()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    """One manager for all that changes nothing, with one job in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = make_home(tmp_path_factory.mktemp("bad"), patch)
+        async with open_house(home / "data") as house:
+            await house.submit(array="0-9", name="bystander")
+            yield house
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def standing(shared: House) -> AsyncIterator[House]:
+    """It must be after every bad request as it was before."""
+    before = await _all_there_is(shared)
+    yield shared
+    assert await _all_there_is(shared) == before
+    await shared.sound()
+
+
+async def _all_there_is(house: House) -> list[Any]:
+    paths = ("/v1/status", "/v1/jobs?all=true", "/v1/pool", "/v1/tokens", "/v1/jobs/1/tasks")
+    return [(await house.ask("GET", path)).json for path in paths]
