@@ -7,7 +7,8 @@ import pytest
 
 from tercel.core.states import TaskState
 from tests.acceptance.proxy import Proxy, proxy_to
-from tests.lab import HASTY, RECORD, Lab, assert_all_finished, becomes, eventually, is_running, names
+from tests.lab import HASTY, RECORD, Lab, assert_all_finished, names
+from tests.processes import becomes, eventually, is_running
 
 UNTIL_TOLD = f"while [ ! -e go ]; do sleep 0.02; done; {RECORD}"
 

@@ -19,7 +19,8 @@ from tercel.core.states import TaskState
 from tercel.links.access import read_access
 from tercel.sdk import AsyncClient
 from tercel.wire.api import TaskView
-from tests.lab import HASTY, RECORD, Lab, all_tasks, becomes, eventually, names
+from tests.lab import HASTY, RECORD, Lab, all_tasks, names
+from tests.processes import becomes, eventually
 
 T = TypeVar("T")
 
