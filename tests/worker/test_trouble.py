@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tercel.core.errors import UsageError
 from tercel.core.model import Output
 from tercel.wire.messages import (
     Ack,
@@ -86,3 +87,19 @@ async def test_an_unforeseen_error_in_a_report_ends_the_worker_after_its_runner(
         with pytest.raises(ZeroDivisionError):
             await stage.left()
     assert stage.runner.stopped
+
+
+@virtual
+async def test_a_disk_that_is_full_at_the_start_is_told_as_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(listener: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    stage = Stage(tmp_path)
+    monkeypatch.setattr(stage.runner, "start", full)
+    with pytest.raises(UsageError, match=r"the worker's directory .* cannot be used: .*No space left"):
+        await stage.left()
+    second = Stage(tmp_path)
+    await second.joined()
+    await second.killed()
