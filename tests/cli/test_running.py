@@ -1,6 +1,7 @@
 """tercel run, against a manager that does as it is told; then really, with one inside."""
 
 import asyncio
+import errno
 import os
 import signal
 import stat
@@ -352,6 +353,20 @@ def test_a_manager_that_is_named_is_never_replaced_by_one_inside(
 def test_a_directory_that_is_not_there_is_told_before_anything_runs(tercel: Tercel, home: Path) -> None:
     done = tercel("run", "--cwd", "nowhere", "--", "true")
     assert (done.code, done.err) == (2, f"tercel: there is no directory {home}/work/nowhere\n")
+
+
+def test_a_directory_that_is_closed_to_the_user_is_told_before_anything_runs(
+    tercel: Tercel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(_: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", closed)
+    done = tercel("run", "--cwd", "/root/x", "--", "true")
+    assert (done.code, done.err) == (
+        2,
+        "tercel: the directory /root/x cannot be entered: Permission denied\n",
+    )
 
 
 def test_a_reader_that_leaves_ends_the_run_quietly() -> None:
