@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import End, Program
+from tercel.core.model import End, Program, Report
 from tercel.runners import lane, pool, trees
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
-from tests.conformance.runners import Lifeline, Recorder, run, shell, spawners, text
+from tests.conformance.runners import WAIT_S, Lifeline, Recorder, run, shell, spawners, text
 
 
 @pytest.mark.must("g")
@@ -95,6 +95,31 @@ async def test_spawner_that_cannot_start_interrupts(
         patch.setattr(sys, "executable", "/bin/false")
         assert (await run(runner, recorder, shell("true", attempt=2))).end is End.INTERRUPTED
     assert (await run(runner, recorder, shell("true", attempt=3))).end is End.EXITED
+
+
+async def test_what_the_node_cannot_start_is_told_late_so_that_nobody_spins(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_UNSTARTED_S", 1000.0)
+    runner = SpawnerPool(tmp_path / "worker", "node-7")
+    await runner.start(recorder)
+    put_off = asyncio.Event()
+    tell_later = runner._tell_later
+
+    def see(reports: list[Report]) -> None:
+        tell_later(reports)
+        put_off.set()
+
+    monkeypatch.setattr(runner, "_tell_later", see)
+    sandboxes = tmp_path / "worker" / "sandboxes"
+    sandboxes.rmdir()
+    sandboxes.write_text("in the way")
+    runner.launch([shell("true")])
+    async with asyncio.timeout(WAIT_S):
+        await put_off.wait()
+    assert recorder.reports == {}
+    await runner.stop()
+    assert "no sandbox" in recorder.reports[1].note, "told after all"
 
 
 async def test_stop_interrupts_what_runs_and_leaves_nothing(
