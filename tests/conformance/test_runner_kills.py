@@ -121,14 +121,17 @@ async def test_time_limit_ends_the_whole_tree(
 DAEMON = """
 import os, signal, sys, time
 lifeline = os.dup2(os.open(sys.argv[1], os.O_WRONLY), 9)  # which exec does not close
+there, tell = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.write(lifeline, b"x\\n")
+        os.write(tell, b"x")
         os.execve("/bin/sleep", ["sleep", "1000"], {})
     os._exit(0)
 os.wait()
+os.read(there, 1)  # or it might be ended with this attempt before it has spoken
 if len(sys.argv) > 2:
     time.sleep(1000)
 """
