@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.acceptance.nat import WORKER, NatLab
-from tests.lab import HASTY, RECORD, Process, becomes, names
+from tests.lab import HASTY, RECORD, names
+from tests.processes import Process, becomes
 
 TASKS = 6
 LISTEN = (

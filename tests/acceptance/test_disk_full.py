@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from tercel.core.errors import StoreFull
-from tests.lab import HASTY, RECORD, Lab, Process, assert_all_finished, becomes, eventually, names
+from tests.lab import HASTY, RECORD, Lab, assert_all_finished, names
+from tests.processes import Process, becomes, eventually
 
 TASKS = 40
 PIECE_BYTES = 4096

@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from tests.lab import HASTY, RECORD, Lab, becomes
+from tests.lab import HASTY, RECORD, Lab
+from tests.processes import becomes
 
 OPTIONS = ("--heartbeat", "1s", "--grace", "1h")
 

@@ -8,7 +8,8 @@ import pytest
 
 from tercel.core.model import DEFAULT_OUTPUT_LIMIT_BYTES
 from tercel.core.states import TaskState
-from tests.lab import HASTY, RECORD, Lab, assert_all_finished, becomes, is_running, marked, names, rss_bytes
+from tests.lab import HASTY, RECORD, Lab, assert_all_finished, names
+from tests.processes import becomes, is_running, marked, rss_bytes
 
 ORDINARY = 200
 GIB = 2**30

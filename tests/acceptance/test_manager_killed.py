@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from tests.lab import HASTY, RECORD, Lab, assert_all_finished, becomes, eventually, names
+from tests.lab import HASTY, RECORD, Lab, assert_all_finished, names
+from tests.processes import becomes, eventually
 
 SEED = 20260
 KILLS = 55

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tercel.core.states import TaskState
-from tests.lab import HASTY, RECORD, Lab, becomes, connections, is_running, names
+from tests.lab import HASTY, RECORD, Lab, names
+from tests.processes import becomes, connections, is_running
 
 UNTIL_TOLD = f"{RECORD}; while [ ! -e go ]; do sleep 0.02; done"
 

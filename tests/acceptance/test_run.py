@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import RECORD, Lab, Process, becomes, is_running, names
+from tests.lab import RECORD, Lab, names
+from tests.processes import Process, becomes, is_running
 
 LASTING = f"{RECORD}; while [ ! -e go ]; do sleep 0.02; done"
 

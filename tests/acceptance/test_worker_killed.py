@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from tercel.core.states import TaskState
-from tests.lab import HASTY, RECORD, Lab, Process, assert_all_finished, becomes, children, is_running, names
+from tests.lab import HASTY, RECORD, Lab, assert_all_finished, names
+from tests.processes import Process, becomes, children, is_running
 
 UNTIL_TOLD = f"{RECORD}; while [ ! -e go ]; do sleep 0.02; done"
 """Runs until the test makes the file `go`."""

@@ -111,8 +111,9 @@ async def test_somebody_who_stops_watching_is_noticed_at_once(house: House) -> N
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "IDLE_S", 0.2)
-    monkeypatch.setattr(calls, "SILENCE_S", 0.2)
+    """Not more than a busy machine is slow, for others come through the same door."""
+    monkeypatch.setattr(server, "IDLE_S", 0.5)
+    monkeypatch.setattr(calls, "SILENCE_S", 0.5)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +320,7 @@ async def test_five_hundred_connections_that_say_nothing_are_cut_off_and_hinder_
         await house.still_works()
         for raw in silent:
             assert await raw.closed() == b""
-            await house.sound()
+        await house.sound()
 
 
 async def test_five_hundred_links_without_a_hello_are_cut_off_and_hinder_nobody(

@@ -58,6 +58,9 @@ def test_an_unreachable_server_is_named(tercel: Tercel, monkeypatch: pytest.Monk
         (["worker", "lsit"], "there is no token for http://lsit:7717"),
         (["worker", "http://"], "is not a manager's address"),
         (["up", "--port", "99999"], "99999"),
+        (["up", "--cpus", "0"], "more than none"),
+        (["worker", "--cpus", "nan"], "more than none"),
+        (["worker", "--mem", "much"], "'much' is not a size"),
         (["completion", "tcsh"], "tcsh"),
     ],
 )

@@ -6,7 +6,18 @@ from tercel.cli import main
 from tercel.core.states import TaskState
 from tercel.wire import api
 from tests.cli.conftest import Tercel
-from tests.cli.fake_manager import POOL, STATUS, FakeManager, Request, attempt, job, problem, stream, task
+from tests.cli.fake_manager import (
+    POOL,
+    STATUS,
+    FakeManager,
+    Request,
+    attempt,
+    events,
+    job,
+    problem,
+    stream,
+    task,
+)
 
 
 def test_status_tells_manager_user_workers_and_jobs(tercel: Tercel, manager: FakeManager) -> None:
@@ -100,6 +111,28 @@ def test_show_of_several_tasks_is_a_table(tercel: Tercel, manager: FakeManager) 
     assert "37.9" in tercel("show", "37.8-20").out
 
 
+@pytest.mark.parametrize("words", [("show", "--limit", "2000"), ("wait",), ("logs",)])
+def test_many_ranges_are_asked_for_in_requests_that_servers_take(
+    tercel: Tercel, manager: FakeManager, words: tuple[str, ...]
+) -> None:
+    """Every second number is a range of its own."""
+
+    def page(request: Request) -> api.TaskList:
+        assert len(request.query["tasks"][0]) < 2500
+        numbers = map(int, request.query["tasks"][0].split(","))
+        return api.TaskList(tasks=[task(number, stdout=f"{number}\n") for number in numbers], more=False)
+
+    ended = [(number, number) for number in range(0, 2000, 2)]
+    told = api.Event(job=37, counts=api.Counts(finished=1000), ended=ended, done=True)
+    manager.says("GET", "/v1/jobs/37", job(tasks=1000, array="0-1999:2"))
+    manager.says("GET", "/v1/jobs/37/tasks", page)
+    manager.says("GET", "/v1/events", events(told))
+    done = tercel(*words, "37.0-1999")
+    assert (done.code, done.err) == (0, "")
+    asked = manager.asked("GET", "/v1/jobs/37/tasks")
+    assert ",".join(r.query["tasks"][0] for r in asked) == ",".join(map(str, range(0, 2000, 2)))
+
+
 def test_tasks_that_a_job_does_not_have_are_said_to_be_missing(tercel: Tercel, manager: FakeManager) -> None:
     manager.says("GET", "/v1/jobs/37", job())
     done = tercel("show", "37.50-60")
@@ -186,6 +219,13 @@ def test_logs_of_one_task_are_its_bytes(
     manager.says("GET", "/v1/jobs/37/tasks/9", task(9, attempts=[attempt(out_bytes=4)]))
     assert main(["logs", "37.9"]) == 0
     assert capfdbinary.readouterr().out == b"a\xff\x00b"
+
+
+def test_a_character_that_arrives_in_two_pieces_is_one_in_json(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("GET", "/v1/jobs/37/tasks/9/logs", stream(b"caf\xc3", b"\xa9\xff", b"\xe2\x82"))
+    manager.says("GET", "/v1/jobs/37/tasks/9", task(9, attempts=[attempt(out_bytes=8)]))
+    lines = tercel("logs", "37.9", "--json").json_lines
+    assert "".join(line["text"] for line in lines) == "café\ufffd\ufffd"
 
 
 def test_logs_say_what_the_output_does_not_tell(tercel: Tercel, manager: FakeManager) -> None:

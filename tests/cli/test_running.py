@@ -1,12 +1,14 @@
 """tercel run, against a manager that does as it is told; then really, with one inside."""
 
 import asyncio
+import errno
 import os
 import signal
 import stat
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +167,9 @@ def test_on_a_terminal_a_bar_shows_the_progress_and_leaves_no_trace(manager: Fak
         shown += os.read(master, 65536)
     seen.set()
     assert process.communicate(timeout=60) == (b"1\n", None)
-    os.set_blocking(master, False)
-    shown += os.read(master, 65536)
+    with suppress(OSError):  # all is read, and the other side is closed
+        while piece := os.read(master, 65536):
+            shown += piece
     os.close(master)
     assert process.returncode == 0
     assert b"1 running" in shown
@@ -222,6 +225,27 @@ def test_what_following_missed_is_shown_at_the_end(tercel: Tercel, manager: Fake
     manager.says("GET", "/v1/jobs/37/tasks/0", task(0, attempts=[attempt(out_bytes=8)]))
     manager.says("GET", "/v1/events", events(event(finished=1, done=True)))
     assert tercel("run", "--", "x").out == "one\ntwo\n"
+
+
+def test_output_of_which_a_part_was_never_seen_is_not_shown_twice(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    """It wrote more than is kept, faster than it could be followed."""
+
+    def logs(request: Request) -> Any:
+        if request.query["stream"] == ["err"]:
+            return stream(b"")
+        return stream(b"begin\n", b"end\n") if "follow" in request.query else stream(b"nd\n")
+
+    manager.says("POST", "/v1/jobs", submitted(1))
+    manager.says("GET", LOGS, logs)
+    manager.says(
+        "GET", "/v1/jobs/37/tasks/0", task(0, attempts=[attempt(out_bytes=30 * 2**20, out_cut=True)])
+    )
+    manager.says("GET", "/v1/events", events(event(finished=1, done=True)))
+    done = tercel("run", "--", "x")
+    assert (done.code, done.out) == (0, "begin\nend\n")
+    assert "37.0 wrote 30.0 MiB to stdout; of that 10 B were kept long enough to be shown" in done.err
 
 
 # -- really -----------------------------------------------------------------------------------------------
@@ -329,6 +353,20 @@ def test_a_manager_that_is_named_is_never_replaced_by_one_inside(
 def test_a_directory_that_is_not_there_is_told_before_anything_runs(tercel: Tercel, home: Path) -> None:
     done = tercel("run", "--cwd", "nowhere", "--", "true")
     assert (done.code, done.err) == (2, f"tercel: there is no directory {home}/work/nowhere\n")
+
+
+def test_a_directory_that_is_closed_to_the_user_is_told_before_anything_runs(
+    tercel: Tercel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(_: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", closed)
+    done = tercel("run", "--cwd", "/root/x", "--", "true")
+    assert (done.code, done.err) == (
+        2,
+        "tercel: the directory /root/x cannot be entered: Permission denied\n",
+    )
 
 
 def test_a_reader_that_leaves_ends_the_run_quietly() -> None:

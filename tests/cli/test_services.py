@@ -166,7 +166,9 @@ def test_a_new_token_may_go_into_a_file_that_only_its_owner_reads(
     assert stat.S_IMODE(Path("ada.token").stat().st_mode) == 0o600
     again = tercel("token", "create", "--user", "ada", "-o", "ada.token")
     assert again.code == 2
-    assert len(manager.asked("POST", "/v1/tokens")) == 1
+    nowhere = tercel("token", "create", "--user", "ada", "-o", "no/such/place")
+    assert (nowhere.code, nowhere.err) == (2, "tercel: there is no directory no/such to write place into\n")
+    assert len(manager.asked("POST", "/v1/tokens")) == 1, "none is made that cannot be written down"
 
 
 def test_tokens_are_listed_without_their_secrets_and_revoked_by_id(

@@ -1,5 +1,6 @@
 """tercel submit: options -> what the manager is sent."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,21 @@ def test_the_directory_keeps_the_name_the_shell_knows_it_by(
     monkeypatch.setenv("PWD", str(home / "link"))
     tercel("submit", "--", "true")
     assert sent(manager)["cwd"] == str(home / "link")
+
+
+def test_a_name_of_the_directory_that_only_another_user_may_follow_is_not_used(
+    tercel: Tercel, manager: FakeManager, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `sudo`, which passes PWD on."""
+
+    def closed(*_: object) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setenv("PWD", "/root/of-somebody-else")
+    monkeypatch.setattr(Path, "exists", closed)
+    monkeypatch.setattr(Path, "samefile", closed)
+    assert tercel("submit", "--", "true").code == 0
+    assert sent(manager)["cwd"] == str(home / "work")
 
 
 def test_a_sandbox_is_asked_for_by_name(tercel: Tercel, manager: FakeManager) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +19,8 @@ from tercel.core.states import TaskState
 from tercel.links.access import read_access
 from tercel.sdk import AsyncClient
 from tercel.wire.api import TaskView
-from tests.lab import HASTY, RECORD, Lab, all_tasks, becomes, eventually, names
+from tests.lab import HASTY, RECORD, Lab, all_tasks, names
+from tests.processes import becomes, eventually
 
 T = TypeVar("T")
 
@@ -44,6 +45,11 @@ class Nursery:
         self._pid = 0
         self._gone: asyncio.Task[None] | None = None
 
+    async def gone(self) -> None:
+        """Until the manager has died."""
+        assert self._gone is not None
+        await asyncio.shield(self._gone)
+
     async def manager(self, when: str, commit: int) -> None:
         """A new one, once the last is gone; when this returns it listens, or has died already."""
         if self._gone is not None:
@@ -61,9 +67,9 @@ class Nursery:
         await becomes(listens, "the manager listens or dies")
 
     async def kill(self) -> None:
-        assert self._gone is not None
-        os.kill(self._pid, signal.SIGKILL)
-        await self._gone
+        with suppress(ProcessLookupError):  # it has died at its commit meanwhile
+            os.kill(self._pid, signal.SIGKILL)
+        await self.gone()
 
     async def _watch(self) -> None:
         assert await self._line() == "gone"
@@ -141,7 +147,7 @@ class Campaign:
                 first = await client.task(job, 0)
                 assert len(first.attempts) == earlier + (state is TaskState.FINISHED), first
             assert await self._output(client, await client.task(self.large, 0)) == b"x" * LARGE_BYTES
-        assert not self.lab.store("SELECT * FROM lease"), "every lease is closed in the end"
+        await becomes(lambda: not self.lab.store("SELECT * FROM lease"), "every lease is closed in the end")
         assert not self.lab.replaced_records()
 
     async def _output(self, client: AsyncClient, task: TaskView) -> bytes:
@@ -181,12 +187,12 @@ async def play_until_one_survives(lab: Lab, nursery: Nursery, when: str) -> int:
     for commit in range(1, MOST_COMMITS):
         campaign = Campaign(lab, f"{when}-{commit}")
         await nursery.manager(when, commit)
-        play = asyncio.create_task(campaign.play())
-        while nursery.alive and not play.done():
-            await asyncio.sleep(0.005)
+        play, death = asyncio.create_task(campaign.play()), asyncio.create_task(nursery.gone())
+        await asyncio.wait([play, death], return_when=asyncio.FIRST_COMPLETED)
         survived = nursery.alive
-        if not survived:
-            await nursery.manager("never", 0)
+        # One that survived might still die at its commit, while it is asked how all went.
+        await nursery.kill()
+        await nursery.manager("never", 0)
         await play
         await campaign.check()
         expected |= campaign.expected

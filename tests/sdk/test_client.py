@@ -158,6 +158,16 @@ async def test_nobody_at_the_address_is_unreachable() -> None:
             await client.status()
 
 
+@pytest.mark.parametrize(
+    "url", ["http://a..b", f"http://{'a' * 70}.org", "http://127.0.0.1:1/ä", "http://bücher.example"]
+)
+async def test_what_cannot_be_an_address_is_the_callers_mistake(url: str) -> None:
+    async with AsyncClient(url, "a.b") as client:
+        with pytest.raises(UsageError, match="is not a manager's address") as caught:
+            await client.status()
+    assert caught.value.field == "server"
+
+
 async def test_something_else_at_the_address_is_told_apart() -> None:
     async def chat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example.org ESMTP\r\n\r\n")

@@ -3,6 +3,9 @@
 import asyncio
 import inspect
 import threading
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -92,4 +95,27 @@ def test_closing_ends_the_thread_and_a_call_starts_it_again(manager: FakeManager
     client.close()
     assert ours() == []
     client.status()
+    client.close()
+
+
+def test_a_call_that_meets_another_threads_close_ends_one_way_or_the_other(
+    manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client is closed between choosing the loop and giving it the call."""
+    manager.says("GET", "/v1/status", STATUS)
+    client = Client()
+    client.status()
+    closing = threading.Thread(target=client.close)
+    hand_over = asyncio.run_coroutine_threadsafe
+
+    def close_first(coroutine: Any, loop: Any) -> Any:
+        if closing.ident is None:
+            closing.start()
+            closing.join(0.2)  # it must not get through; a thread that waits for a lock gives no sign
+        return hand_over(coroutine, loop)
+
+    monkeypatch.setattr("tercel.sdk.sync.asyncio.run_coroutine_threadsafe", close_first)
+    with suppress(CancelledError):
+        assert client.status() == STATUS
+    closing.join()
     client.close()

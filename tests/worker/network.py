@@ -8,11 +8,17 @@ from aiohttp import web
 
 from tercel.links.contract import ManagerEnd, WorkerEnd
 from tercel.links.websocket import WebSocketDialer, WebSocketManagerEnd, new_socket
+from tercel.wire.messages import FromManager, Offer
 
 
 async def close_all(*ends: WorkerEnd | ManagerEnd) -> None:
     """Together, as each waits for the other's farewell."""
     await asyncio.gather(*(end.close() for end in ends))
+
+
+def large_offer(number: int) -> FromManager:
+    """A message with a quarter of a megabyte in it, for the way down."""
+    return Offer(1, number, number, number, ["x" * 256 * 1024])
 
 
 class Server:

@@ -246,9 +246,10 @@ class Stage:
     """One worker with its runner and its manager, in a directory that outlives it."""
 
     def __init__(
-        self, dir: Path, *, cpus: float = 2, seed: int = 0, dialer: Dialer | None = None, **options: Any
+        self, dir: Path, *, cpus: int = 2, seed: int = 0, dialer: Dialer | None = None, **options: Any
     ) -> None:
         self.dir = dir
+        self._cpus = cpus
         self.runner = FakeRunner()
         self.manager = FakeManager()
         self.worker = Worker(
@@ -262,6 +263,13 @@ class Stage:
     async def joined(self, *drop: int, heartbeat_s: float = 10.0) -> FakeLink:
         link = await self.manager.link()
         await link.welcome(*drop, heartbeat_s=heartbeat_s)
+        return link
+
+    async def at_work(self, last: int) -> FakeLink:
+        """It has joined and was offered tasks 0 to `last`; as many as fit run (as attempts 100, 101…)."""
+        link = await self.joined()
+        await link.offer(0, last)
+        await self.runner.until_running(*range(100, 100 + min(last + 1, self._cpus)))
         return link
 
     async def killed(self) -> None:

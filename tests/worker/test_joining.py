@@ -146,9 +146,7 @@ async def test_a_manager_that_always_breaks_the_protocol_is_not_dialled_ever_fas
 @virtual
 async def test_it_leaves_when_the_manager_was_unreachable_for_too_long(tmp_path: Path) -> None:
     stage = Stage(tmp_path, leave_when_unreachable_s=100.0)
-    link = await stage.joined()
-    await link.offer(0, 5)
-    await stage.runner.until_running(100, 101)
+    link = await stage.at_work(5)
     stage.manager.trouble = Unreachable("nobody")
     await link.end.close()
     start = now()

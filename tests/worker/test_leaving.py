@@ -10,15 +10,10 @@ from tercel.core.errors import Unreachable
 from tercel.core.model import End, WorkerState
 from tercel.wire.messages import Ack, Bye, Drain, Offer, Presence, Returned
 from tercel.worker import service
-from tests.worker.stage import FakeLink, Stage, now, virtual
+from tests.worker.stage import Stage, now, virtual
 
-
-async def _busy(stage: Stage) -> FakeLink:
-    """Two attempts run (100, 101), one waits (102)."""
-    link = await stage.joined()
-    await link.offer(0, 2)
-    await stage.runner.until_running(100, 101)
-    return link
+BUSY = 2
+"""Tasks 0 to 2 are offered: two attempts run (100, 101), one waits (102)."""
 
 
 @virtual
@@ -37,7 +32,7 @@ async def test_an_idle_worker_that_is_drained_says_bye_and_leaves_at_once(tmp_pa
 @pytest.mark.parametrize("by_manager", [True, False])
 async def test_draining_gives_back_finishes_delivers_and_leaves(tmp_path: Path, by_manager: bool) -> None:
     stage = Stage(tmp_path)
-    link = await _busy(stage)
+    link = await stage.at_work(BUSY)
     if by_manager:
         await link.send(Drain())
     else:
@@ -60,7 +55,7 @@ async def test_draining_gives_back_finishes_delivers_and_leaves(tmp_path: Path, 
 @virtual
 async def test_a_draining_worker_says_so_and_returns_what_it_is_offered(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await _busy(stage)
+    link = await stage.at_work(BUSY)
     stage.worker.drain()
     await link.expect(Returned)
     await link.send(Offer(1, 7, 8, 107))
@@ -74,7 +69,7 @@ async def test_a_draining_worker_says_so_and_returns_what_it_is_offered(tmp_path
 @virtual
 async def test_a_drained_worker_without_a_link_waits_until_its_results_are_delivered(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await _busy(stage)
+    link = await stage.at_work(BUSY)
     stage.manager.trouble = Unreachable("cut")
     await link.end.close()
     stage.worker.drain()
@@ -101,7 +96,7 @@ async def test_a_drained_worker_without_a_link_and_without_debts_leaves(tmp_path
 @virtual
 async def test_stop_ends_what_runs_and_delivers_it_as_interrupted(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await _busy(stage)
+    link = await stage.at_work(BUSY)
     stage.worker.stop()
     assert await link.expect(Returned) == Returned([102])
     reports = await link.expect_reports(2)
@@ -115,7 +110,7 @@ async def test_stop_ends_what_runs_and_delivers_it_as_interrupted(tmp_path: Path
 @virtual
 async def test_stop_while_draining_does_not_wait_for_what_runs(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await _busy(stage)
+    link = await stage.at_work(BUSY)
     stage.worker.drain()
     await link.expect(Returned)
     stage.worker.stop()
@@ -129,7 +124,7 @@ async def test_stop_without_a_link_leaves_at_once_and_the_spool_keeps_the_report
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage(tmp_path)
-    link = await _busy(stage)
+    link = await stage.at_work(BUSY)
     stage.manager.trouble = Unreachable("cut")
     await link.end.close()
     await stage.manager.dialled(2)
@@ -147,7 +142,7 @@ async def test_stop_without_a_link_leaves_at_once_and_the_spool_keeps_the_report
 @virtual
 async def test_stop_waits_only_so_long_for_acknowledgements(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await _busy(stage)
+    link = await stage.at_work(BUSY)
     stage.worker.stop()
     await link.expect(Returned)
     await link.expect_reports(2)

@@ -1,8 +1,6 @@
 """Offers in, reports out, through lost links and killed processes."""
 
 import asyncio
-import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -19,23 +17,18 @@ from tercel.wire.messages import (
     Presence,
     Reports,
     Returned,
-    Segment,
     Started,
-    Tail,
-    TailData,
     TakeBack,
     Welcome,
 )
-from tercel.worker import agent, conversation, outbox
-from tests.worker.stage import LARGE, Stage, now, virtual
+from tercel.worker import conversation
+from tests.worker.stage import Stage, now, virtual
 
 
 @virtual
 async def test_offered_tasks_run_are_reported_and_forgotten_when_acknowledged(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 1)
-    await stage.runner.until_running(100, 101)
+    link = await stage.at_work(1)
     stage.runner.end(100, 101, code=3)
     reports = await link.expect_reports(2)
     assert [(r.attempt, r.task, r.code) for r in reports] == [(100, 0, 3), (101, 1, 3)]
@@ -131,9 +124,7 @@ async def test_work_goes_on_while_the_link_is_cut_and_is_delivered_not_redone(
     tmp_path: Path, away_s: float
 ) -> None:
     stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 3)
-    await stage.runner.until_running(100, 101)
+    link = await stage.at_work(3)
     stage.manager.trouble = Unreachable("cut")
     await link.end.close()
     stage.runner.end(100)
@@ -161,9 +152,7 @@ async def test_work_goes_on_while_the_link_is_cut_and_is_delivered_not_redone(
 @virtual
 async def test_what_ends_between_hello_and_welcome_is_reported_once(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 1)
-    await stage.runner.until_running(100, 101)
+    link = await stage.at_work(1)
     await link.end.close()
     again = await stage.manager.link()
     hello = await again.expect(Hello)
@@ -182,9 +171,7 @@ async def test_what_ends_between_hello_and_welcome_is_reported_once(tmp_path: Pa
 @pytest.mark.must("b", "c")
 async def test_a_killed_workers_successor_delivers_what_was_owed(tmp_path: Path) -> None:
     first = Stage(tmp_path)
-    link = await first.joined()
-    await link.offer(0, 3)
-    await first.runner.until_running(100, 101)
+    link = await first.at_work(3)
     first.runner.end(100, 101, code=7, out=Output(3, 3, b"abc"))
     await link.expect_reports(2)
     await link.send(Ack([100]))
@@ -208,9 +195,7 @@ async def test_a_killed_workers_successor_delivers_what_was_owed(tmp_path: Path)
 @virtual
 async def test_what_is_dropped_at_welcome_is_killed_and_never_reported(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 3)
-    await stage.runner.until_running(100, 101)
+    link = await stage.at_work(3)
     await link.end.close()
     stage.runner.end(100)
     await stage.runner.until_running(102)
@@ -229,9 +214,7 @@ async def test_what_is_dropped_at_welcome_is_killed_and_never_reported(tmp_path:
 @virtual
 async def test_only_what_has_not_been_launched_is_taken_back(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 4)
-    await stage.runner.until_running(100, 101)
+    link = await stage.at_work(4)
     await link.send(TakeBack([101, 103, 104, 999]))
     assert await link.expect(Returned) == Returned([103, 104, 999])
     stage.runner.end(100, 101)
@@ -243,9 +226,7 @@ async def test_only_what_has_not_been_launched_is_taken_back(tmp_path: Path) -> 
 @virtual
 async def test_cancel_kills_what_runs_and_gives_back_what_does_not(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 3)
-    await stage.runner.until_running(100, 101)
+    link = await stage.at_work(3)
     await link.send(Cancel([101, 102, 999]))
     assert await link.expect(Returned) == Returned([102, 999])
     assert stage.runner.killed == [101]
@@ -258,9 +239,7 @@ async def test_cancel_kills_what_runs_and_gives_back_what_does_not(tmp_path: Pat
 @virtual
 async def test_an_offer_without_a_brief_breaks_the_link_and_nothing_else(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 0)
-    await stage.runner.until_running(100)
+    link = await stage.at_work(0)
     await link.send(Offer(2, 0, 0, 500))
     await link.expect_closed()
     again = await stage.manager.link()
@@ -273,9 +252,7 @@ async def test_an_offer_without_a_brief_breaks_the_link_and_nothing_else(tmp_pat
 @virtual
 async def test_a_forgotten_job_is_briefed_anew(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 0)
-    await stage.runner.until_running(100)
+    link = await stage.at_work(0)
     stage.runner.end(100)
     await link.expect_reports(1)
     await link.send(Ack([100]), Forget(1))
@@ -285,95 +262,9 @@ async def test_a_forgotten_job_is_briefed_anew(tmp_path: Path) -> None:
 
 
 @virtual
-async def test_segments_precede_their_report_and_small_reports_do_not_wait_for_them(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    pieces = [bytes([n]) * outbox.FRAME_BYTES for n in range(3)]
-    stage.runner.pieces[100, "out"] = pieces
-    stage.runner.pieces[100, "err"] = [b"e"]
-    link = await stage.joined()
-    await link.offer(0, 1)
-    await stage.runner.until_running(100, 101)
-    stage.runner.end(100, out=LARGE, err=Output(9, 9, b"", 1))
-    first = await link.frame()
-    stage.runner.end(101)
-    rest = [message for _ in range(4) for message in await link.frame()]
-    said = [m for m in [*first, *rest] if not isinstance(m, Presence)]
-    segments = [m for m in said if isinstance(m, Segment)]
-    assert segments == [
-        *(Segment(100, "out", number, piece) for number, piece in enumerate(pieces)),
-        Segment(100, "err", 0, b"e"),
-    ]
-    reported = [r.attempt for m in said if not isinstance(m, Segment) for r in m.reports]  # type: ignore[union-attr]
-    assert reported == [101, 100]
-    assert not isinstance(said[-1], Segment)
-    await stage.killed()
-
-
-@virtual
-@pytest.mark.must("g")
-async def test_a_huge_output_is_read_only_as_fast_as_the_manager_takes_it(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.runner.pieces[100, "out"] = [b"x" * outbox.FRAME_BYTES] * 1000
-    link = await stage.joined(heartbeat_s=1000.0)
-    await link.offer(0, 0)
-    await stage.runner.until_running(100)
-    stage.runner.end(100, out=Output(2**28, 2**28, b"", 1000))
-    taken = 0
-    while taken < 1000:
-        await asyncio.sleep(0.1)
-        assert stage.runner.pieces_read - taken < 30
-        taken += sum(isinstance(message, Segment) for message in await link.frame())
-    assert len(await link.expect_reports(1)) == 1
-    await stage.killed()
-
-
-@virtual
-async def test_segments_are_sent_again_after_a_lost_link_and_outputs_that_are_gone_are_said_to_be(
-    tmp_path: Path,
-) -> None:
-    stage = Stage(tmp_path)
-    stage.runner.pieces[100, "out"] = [b"a", b"b", b"c"]
-    link = await stage.joined()
-    await link.offer(0, 0)
-    await stage.runner.until_running(100)
-    stage.runner.end(100, out=LARGE)
-    await link.expect_segments(3)
-    await link.end.close()
-    again = await stage.joined()
-    assert [s.data for s in await again.expect_segments(3)] == [b"a", b"b", b"c"]
-    assert (await again.expect_reports(1))[0].out == LARGE
-    await stage.killed()
-
-    stage = Stage(tmp_path)  # a runner that knows nothing of it
-    last = await stage.joined()
-    report = (await last.expect_reports(1))[0]
-    assert report.out == Output(600_000, 0)
-    assert report.note == "stdout lost at the worker"
-    await stage.killed()
-
-
-@virtual
-async def test_outputs_that_an_earlier_process_left_and_nobody_is_owed_are_removed(tmp_path: Path) -> None:
-    first = Stage(tmp_path)
-    link = await first.joined()
-    await link.offer(0, 0)
-    await first.runner.until_running(100)
-    first.runner.end(100, out=LARGE)
-    await first.killed()
-    second = Stage(tmp_path)
-    second.runner.pieces = {(100, "out"): [b"a", b"b", b"c"], (7, "out"): [b"stale"]}
-    again = await second.joined()
-    assert second.runner.forgotten == [7]
-    await again.expect_segments(3)
-    await second.killed()
-
-
-@virtual
 async def test_attempts_stuck_behind_one_that_lasts_are_withdrawn_and_run_elsewhere(tmp_path: Path) -> None:
     stage = Stage(tmp_path, cpus=2)
-    link = await stage.joined()
-    await link.offer(0, 1)
-    await stage.runner.until_running(100, 101)
+    link = await stage.at_work(1)
     stage.runner.end(100, 101, wall_s=0.01)
     await link.offer(2, 7)
     await stage.runner.until(lambda: len(stage.runner.running) == 6)
@@ -388,120 +279,3 @@ async def test_attempts_stuck_behind_one_that_lasts_are_withdrawn_and_run_elsewh
     await stage.runner.until_running(*behind)
     assert {stage.runner.running[a].lane for a in behind} == {lanes[others[0]]}
     await stage.killed()
-
-
-@virtual
-async def test_live_output_is_passed_on_while_somebody_follows(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 0)
-    await stage.runner.until_running(100)
-    await link.send(Tail(100, True), Tail(999, True))
-    await stage.runner.until(lambda: stage.runner.followed == [(100, True)])
-    stage.runner.listener.tail(100, "out", 0, b"hello")
-    assert await link.expect(TailData) == TailData(100, "out", 0, b"hello")
-    await link.send(Tail(100, False), Tail(100, True))
-    await stage.runner.until(lambda: len(stage.runner.followed) == 3)
-    await link.end.close()
-    await stage.joined()
-    assert stage.runner.followed[-1] == (100, False), "nobody follows any more"
-    await stage.killed()
-
-
-@virtual
-@pytest.mark.must("g")
-async def test_live_output_that_nobody_takes_is_dropped_not_gathered(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 0)
-    await stage.runner.until_running(100)
-    await link.send(Tail(100, True))
-    await stage.runner.until(lambda: bool(stage.runner.followed))
-    for number in range(1000):
-        stage.runner.listener.tail(100, "out", number * 65536, bytes(65536))
-    frame = [message for message in await link.frame() if isinstance(message, TailData)]
-    if not frame:  # the first frame had only the presence
-        frame = [message for message in await link.frame() if isinstance(message, TailData)]
-    assert sum(len(tail.data) for tail in frame) <= outbox.TAIL_BYTES + 65536
-    await stage.killed()
-
-
-@virtual
-async def test_nothing_is_launched_while_too_much_is_unacknowledged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(agent, "OWED_MOST_BYTES", 10_000)
-    stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 5)
-    await stage.runner.until_running(100, 101)
-    stage.runner.end(100, out=Output(16_000, 16_000, bytes(16_000)))
-    await link.expect_reports(1)
-    assert stage.runner.launched == [100, 101]
-    assert "Starting nothing until the manager acknowledges results." in caplog.text
-    await link.send(Ack([100]))
-    await stage.runner.until_running(101, 102)
-    await stage.killed()
-
-
-@virtual
-async def test_a_full_disk_at_the_worker_costs_nothing_but_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(fd: int, data: bytes, at: int) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 1)
-    await stage.runner.until_running(100, 101)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", full)
-        stage.runner.end(100)
-        await link.expect_reports(1)
-        assert "No space left on device" in caplog.text
-    stage.runner.end(101)
-    await link.expect_reports(1)
-    await link.send(Ack([100]))
-    await stage.runner.until(lambda: stage.runner.forgotten == [100])
-    await stage.killed()
-    second = Stage(tmp_path)
-    assert [r.attempt for r in await (await second.joined()).expect_reports(2)] == [100, 101], (
-        "100 again: harmless"
-    )
-    await second.killed()
-
-
-@virtual
-async def test_an_unforeseen_error_in_a_message_ends_the_worker_after_its_runner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 0)
-    await stage.runner.until_running(100)
-
-    def broken(attempts: list[int]) -> None:
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr(stage.runner, "kill", broken)
-    await link.send(Cancel([100]))
-    with pytest.raises(ZeroDivisionError):
-        await stage.left()
-    assert stage.runner.stopped
-
-
-@virtual
-async def test_an_unforeseen_error_in_a_report_ends_the_worker_after_its_runner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = Stage(tmp_path)
-    link = await stage.joined()
-    await link.offer(0, 0)
-    await stage.runner.until_running(100)
-    with monkeypatch.context() as patch:
-        patch.setattr(agent.Agent, "on_ended", lambda self, reports: 1 / 0)
-        stage.runner.end(100)
-        with pytest.raises(ZeroDivisionError):
-            await stage.left()
-    assert stage.runner.stopped

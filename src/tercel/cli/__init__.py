@@ -13,6 +13,7 @@
     progress   how far a job is: plain lines, or a bar (bar) on a terminal
     services   processes that stay: event loop, signals
     listening  the options of `up` and `manager`
+    giving     the options of `up` and `worker`
     hosting    what `up`, `manager`, `worker` and, where no manager runs, `run` become; imports wiring
     tokens     asked of the manager, or done on its data directory
     codes      exit codes

@@ -222,13 +222,21 @@ def _directory(text: str) -> str:
         return ""
     try:
         here = Path.cwd()
-        shell = Path(os.environ.get("PWD", ""))
-        # The shell's name of it, with the symbolic links that people (and automounters) go by.
-        if shell.is_absolute() and shell.exists() and shell.samefile(here):
-            here = shell
-    except FileNotFoundError:
-        raise UsageError("the current directory does not exist: give one with --cwd", "cwd") from None
-    return os.path.normpath(here / text)
+    except OSError as error:
+        why = (
+            "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be used ({error.strerror})"
+        )
+        raise UsageError(f"the current directory {why}: give one with --cwd", "cwd") from None
+    return os.path.normpath(_as_the_shell_calls_it(here) / text)
+
+
+def _as_the_shell_calls_it(here: Path) -> Path:
+    """With the symbolic links that people (and automounters) go by."""
+    shell = Path(os.environ.get("PWD", ""))
+    try:
+        return shell if shell.is_absolute() and shell.samefile(here) else here
+    except OSError:  # it is gone, or another user's: sudo passes it on
+        return here
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -11,15 +11,14 @@ from contextlib import aclosing
 
 from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen, write_stderr, write_stdout
-from tercel.cli.words import ranges
+from tercel.cli.selecting import MOST_RANGES
+from tercel.cli.words import ranges, size
 from tercel.core.errors import PassingFault, TercelError
 from tercel.core.intervals import IntervalSet
 from tercel.sdk.client import AsyncClient
 from tercel.wire.api import Event, TaskList, TaskView
 
 BATCH_TASKS = 1000
-BATCH_RANGES = 250
-"""Ranges go into the request's address, which servers limit to some 8 KiB."""
 RETRY_AFTER_S = 0.5
 
 
@@ -109,17 +108,20 @@ def labelled(name: str, text: str) -> str:
 
 def _batch(waiting: IntervalSet) -> IntervalSet:
     """The first of the waiting tasks, as many as one request may ask for."""
-    return IntervalSet(IntervalSet(waiting.ranges()[:BATCH_RANGES]).take_first(BATCH_TASKS))
+    return IntervalSet(IntervalSet(waiting.ranges()[:MOST_RANGES]).take_first(BATCH_TASKS))
 
 
 class LiveTask:
     """The two streams of one task, written while it runs."""
 
-    def __init__(self, client: AsyncClient, job: int, task: int) -> None:
+    def __init__(self, client: AsyncClient, screen: Screen, job: int, task: int) -> None:
         self._client = client
+        self._screen = screen
         self._job = job
         self._task = task
         self._seen = {"out": 0, "err": 0}
+        self._whole: set[str] = set()
+        """The streams that were followed to their end: of these nothing can be made up for."""
 
     async def follow(self) -> None:
         """Until the task has ended. Breaks are not raised: `complete` makes up for what was missed."""
@@ -135,14 +137,23 @@ class LiveTask:
             ("out", last.out_bytes, write_stdout),
             ("err", last.err_bytes, write_stderr),
         ):
-            missed = total_bytes - self._seen[stream]
-            if len(task.attempts) > 1:
-                missed = total_bytes  # it was run anew elsewhere: what was seen may be of an earlier attempt
-            if missed > 0:
-                kept = b"".join(
-                    [chunk async for chunk in self._client.logs(self._job, self._task, stream=stream)]
+            if stream not in self._whole:
+                # Run anew elsewhere, what was seen may be of an earlier attempt.
+                seen = self._seen[stream] if len(task.attempts) == 1 else 0
+                self._seen[stream] = seen + await self._write_end(stream, total_bytes - seen, write)
+            if self._seen[stream] < total_bytes:
+                self._screen.note(
+                    f"{task.id} wrote {size(total_bytes)} to std{stream}; of that {size(self._seen[stream])} were "
+                    "kept long enough to be shown (see --output-limit)"
                 )
-                await asyncio.to_thread(write, kept[-missed:])
+
+    async def _write_end(self, stream: str, missed: int, write: Callable[[bytes], None]) -> int:
+        """The last bytes of what is kept. Returns how many those were."""
+        if missed <= 0:
+            return 0
+        kept = b"".join([chunk async for chunk in self._client.logs(self._job, self._task, stream=stream)])
+        await asyncio.to_thread(write, kept[-missed:])
+        return min(missed, len(kept))
 
     async def _follow(self, stream: str, write: Callable[[bytes], None]) -> None:
         try:
@@ -152,5 +163,6 @@ class LiveTask:
                 async for chunk in chunks:
                     self._seen[stream] += len(chunk)
                     await asyncio.to_thread(write, chunk)
+            self._whole.add(stream)
         except TercelError:
             return

@@ -27,8 +27,8 @@ from tercel.core.errors import TercelError, Unreachable, UsageError
 from tercel.sdk.client import AsyncClient
 from tercel.wire.api import Counts
 
-STARTING_S = 5.0
-"""How long a manager that another `tercel run` is just starting may take to be ready."""
+CHANGING_S = 10.0
+"""How long the directory may be another manager's that does not answer: one that starts, or one that ends."""
 STALLED_S = 3.0
 """A job of which nothing runs by then gets an explanation."""
 READING_S = 10.0
@@ -147,7 +147,7 @@ class Run:
 
     async def _attend(self, job: int) -> Counts:
         if self._live:
-            task = LiveTask(self._client, job, self._order.ranges[0][0])
+            task = LiveTask(self._client, self._screen, job, self._order.ranges[0][0])
             counts = await _beside(self._watch(job), task.follow(), patience_s=LAST_WORDS_S)
             await task.complete()
             return counts
@@ -188,15 +188,19 @@ async def some_manager(screen: Screen) -> AsyncIterator[tuple[AsyncClient, Embed
     async with AsyncExitStack() as stack:
         embedded: Embedded | None = None
         client = await _running_manager(screen)
-        if client is None:
+        until = time.monotonic() + CHANGING_S
+        while client is None:
             make: Callable[[Screen], AbstractAsyncContextManager[Embedded]]
             make = late("tercel.cli.hosting", "embedded_manager")
             try:
                 embedded = await stack.enter_async_context(make(screen))
                 client = AsyncClient(embedded.url, embedded.token)
-            except UsageError as error:
-                # Most likely another `tercel run` started one at the same moment: use that.
-                client = await _manager_being_started(screen, error)
+            except UsageError:
+                # Most likely another `tercel run` has just started one (use that) or ends its own (take over).
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(0.1)
+                client = await _running_manager(screen)
         await stack.enter_async_context(client)
         yield client, embedded
 
@@ -214,28 +218,26 @@ async def _running_manager(screen: Screen) -> AsyncClient | None:
     return client
 
 
-async def _manager_being_started(screen: Screen, error: UsageError) -> AsyncClient:
-    until = time.monotonic() + STARTING_S
-    while time.monotonic() < until:
-        client = await _running_manager(screen)
-        if client is not None:
-            return client
-        await asyncio.sleep(0.1)
-    raise error
-
-
 async def _stay_for_others(client: AsyncClient, screen: Screen, embedded: Embedded, signals: Signals) -> None:
     """Other commands may have handed jobs to the manager in this process: it ends when they are done."""
     signals.forget()
-    others = (await client.status()).jobs
-    if others:
-        screen.warn(
-            f"{count(others, 'other job')} still under way in this manager: staying until done "
-            "(Ctrl-C leaves; they go on with the next one)"
-        )
-        await first_of(embedded.wait_idle(), signals.wait(1))
-    await client.aclose()
-    await first_of(embedded.wait_unused(READING_S), signals.wait(1))
+    known = -1
+    # Again if whoever was connected has handed in another one.
+    while not signals.arrived and (newest := await _newest_job(client)) > known:
+        known = newest
+        if others := (await client.status()).jobs:
+            screen.warn(
+                f"{count(others, 'other job')} still under way in this manager: staying until done "
+                "(Ctrl-C leaves; they go on with the next one)"
+            )
+            await first_of(embedded.wait_idle(), signals.wait(1))
+        await client.aclose()
+        await first_of(embedded.wait_unused(READING_S), signals.wait(1))
+
+
+async def _newest_job(client: AsyncClient) -> int:
+    page = await client.jobs(limit=1, all=True)
+    return page.jobs[0].id if page.jobs else 0
 
 
 async def _beside(

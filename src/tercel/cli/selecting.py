@@ -1,6 +1,6 @@
 """What people choose (37, 37.0-9, 1-5,9, last, all) -> jobs and tasks."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from typing import NamedTuple
 
 from tercel.cli.words import ranges
@@ -9,9 +9,11 @@ from tercel.core.errors import NotFound, UsageError
 from tercel.core.intervals import IntervalSet
 from tercel.core.selectors import Selector, parse_selector
 from tercel.sdk.client import AsyncClient
-from tercel.wire.api import JobView
+from tercel.wire.api import JobView, TaskView
 
 PAGE = 1000
+MOST_RANGES = 250
+"""In one request: they go into its address, which servers limit to some 8 KiB."""
 
 
 class Chosen(NamedTuple):
@@ -67,6 +69,33 @@ def existing(view: JobView, tasks: IntervalSet) -> IntervalSet:
         spans = f"{numbers.first()} to {numbers.ranges()[-1][1]}"
         raise NotFound(f"job {view.id} has no task {ranges(tasks)}: its tasks are numbered {spans}", "select")
     return common
+
+
+async def each_task(
+    client: AsyncClient,
+    job: int,
+    tasks: IntervalSet | None,
+    *,
+    page: int = PAGE,
+    outputs: bool = False,
+) -> AsyncGenerator[TaskView, None]:
+    """All tasks of a job (None) or some, by number, `page` at a time, in as many requests as that takes."""
+    for part in _in_parts(tasks):
+        after: int | None = None
+        more = True
+        while more:
+            found = await client.tasks(job, tasks=part, after=after, limit=page, outputs=outputs)
+            for task in found.tasks:
+                yield task
+            more = found.more and bool(found.tasks)
+            after = found.tasks[-1].task if found.tasks else None
+
+
+def _in_parts(tasks: IntervalSet | None) -> list[str]:
+    if tasks is None:
+        return [""]
+    spans = tasks.ranges()
+    return [ranges(IntervalSet(spans[at : at + MOST_RANGES])) for at in range(0, len(spans), MOST_RANGES)]
 
 
 async def _jobs(client: AsyncClient, selector: Selector, ended: bool) -> list[int]:

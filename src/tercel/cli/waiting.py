@@ -6,8 +6,8 @@ from contextlib import aclosing
 from tercel.cli.codes import OK, TASK_FAILED
 from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen
-from tercel.cli.selecting import PAGE, Chosen, existing
-from tercel.cli.words import plain, ranges
+from tercel.cli.selecting import Chosen, each_task, existing
+from tercel.cli.words import plain
 from tercel.core.errors import TercelError
 from tercel.core.intervals import IntervalSet
 from tercel.core.states import TaskState
@@ -92,14 +92,9 @@ async def _wait_for_tasks(client: AsyncClient, screen: Screen, choice: Chosen) -
 async def _count(client: AsyncClient, job: int, tasks: IntervalSet) -> Counts:
     """How the tasks stand, by asking for each of them."""
     tally = dict.fromkeys(_FIELDS, 0)
-    after: int | None = None
-    while True:
-        page = await client.tasks(job, tasks=ranges(tasks), after=after, limit=PAGE)
-        for task in page.tasks:
-            tally[task.state] += 1
-        if not page.more or not page.tasks:
-            return Counts(**tally)
-        after = page.tasks[-1].task
+    async for task in each_task(client, job, tasks):
+        tally[task.state] += 1
+    return Counts(**tally)
 
 
 def _sum(every: Iterable[Counts]) -> Counts:

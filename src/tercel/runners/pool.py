@@ -9,18 +9,21 @@ What an earlier process left behind (killed together with its spawners, say) is 
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tercel.core.model import Output, Report
+from tercel.core.model import End, Output, Report
 from tercel.runners import outputs, trees
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.lane import Directories, Lane, interrupted
 from tercel.runners.sandbox import Sweeper
 
+log = logging.getLogger("tercel.runners")
+
 _UNSTARTED_S = 1.0
-"""A spawner that cannot be started is told so late: who launches again at once must not spin."""
+"""What this node could not start is told so late: who launches the next one at once must not spin."""
 _STOP_S = 5.0
 _STRAYS_PATIENCE_S = 5.0
 
@@ -101,7 +104,11 @@ class SpawnerPool:
         for report in reports:
             if _is_large(report.out) or _is_large(report.err):
                 self._kept.add(report.attempt)
-        self._listener.ended(reports)
+        if unstarted := [report for report in reports if _is_this_nodes_fault(report)]:
+            self._tell_later(unstarted)
+            reports = [report for report in reports if not _is_this_nodes_fault(report)]
+        if reports:
+            self._listener.ended(reports)
 
     def _on_gone(self, lane: Lane) -> None:
         if lane not in self._present:
@@ -141,7 +148,10 @@ class SpawnerPool:
 
     def _remove_outputs(self, attempt: int) -> None:
         for stream in outputs.STREAMS:
-            outputs.remove(outputs.path_of(self._outputs, attempt, stream))
+            try:
+                outputs.remove(outputs.path_of(self._outputs, attempt, stream))
+            except OSError as error:  # reports must not wait for it; the next start finds what is left
+                log.warning("Cannot remove the output of attempt %d: %s.", attempt, error)
 
     # -- beginning and end --------------------------------------------------------------------------------
 
@@ -188,6 +198,11 @@ class SpawnerPool:
         except TimeoutError:
             return False
         return True
+
+
+def _is_this_nodes_fault(report: Report) -> bool:
+    """No room for a sandbox, no process to be had. (What was withdrawn has no time of its start.)"""
+    return report.end is End.INTERRUPTED and report.started_at > 0
 
 
 def _is_large(output: Output | None) -> bool:

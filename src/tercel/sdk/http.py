@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 import h11
 
 from tercel import __version__
-from tercel.core.errors import PeerError, Unreachable
+from tercel.core.errors import PeerError, Unreachable, UsageError
+from tercel.links.access import DEFAULT_PORT
 
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 120.0
@@ -57,6 +58,8 @@ class Connection:
                 )
         except TimeoutError:
             raise Unreachable(f"no manager answers at {url} within {CONNECT_TIMEOUT_S:g} s") from None
+        except UnicodeError:  # a label that is empty or too long
+            raise _not_an_address(url) from None
         except OSError as error:
             reason = "the connection is refused" if isinstance(error, ConnectionRefusedError) else str(error)
             raise Unreachable(
@@ -141,6 +144,9 @@ class Transport:
     """All connections to one manager, in one event loop."""
 
     def __init__(self, url: str, token: str) -> None:
+        """Raises UsageError if the address cannot be written into a request."""
+        if not url.isascii():
+            raise _not_an_address(url)
         self.url = url
         parts = urlsplit(url)
         self._prefix = parts.path
@@ -225,6 +231,10 @@ class Transport:
         if body or method == "POST":
             headers = [*headers, ("Content-Length", str(len(body)))]
         return h11.Request(method=method, target=self._prefix + target, headers=headers)
+
+
+def _not_an_address(url: str) -> UsageError:
+    return UsageError(f"{url!r} is not a manager's address: write http://host:{DEFAULT_PORT}", "server")
 
 
 def _notice_a_vanished_peer(writer: asyncio.StreamWriter) -> None:

@@ -129,7 +129,10 @@ class Client:
 
     def wait_for(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine in the background loop and return its result; an interrupt cancels it."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+        with (
+            self._lock
+        ):  # held until it is on its way: `close` then sees it, and never stops the loop before it
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
         try:
             return future.result()
         except BaseException:
@@ -137,14 +140,12 @@ class Client:
             raise
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="tercel-client", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+        """Call it with the lock held."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="tercel-client", daemon=True)
+            self._thread.start()
+        return self._loop
 
 
 async def _wind_down(twin: AsyncClient) -> None:

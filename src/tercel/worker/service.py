@@ -42,7 +42,7 @@ from tercel.worker import node
 from tercel.worker.agent import Agent
 from tercel.worker.conversation import Conversation, first_to_end
 from tercel.worker.options import WorkerOptions
-from tercel.worker.spool import Home
+from tercel.worker.spool import Home, unusable
 
 log = logging.getLogger("tercel.worker")
 
@@ -89,12 +89,10 @@ class Worker:
     async def run(self) -> None:
         """Work until drained or stopped. Raises UsageError (refused), Forbidden or Unreachable."""
         with self._home:
-            self._agent.restore(self._home.spool.load())
-            if self._agent.owed:
-                log.info("Found %d results of an earlier run to deliver.", len(self._agent.owed))
-            await self._runner.start(self)
-            if stale := self._runner.kept() - self._agent.owed.keys():
-                self._runner.forget(list(stale))  # acknowledged, but killed before they were removed
+            try:
+                await self._prepare()
+            except OSError as error:
+                raise unusable(self._options.dir, error) from error
             try:
                 await first_to_end(
                     self._stay_linked(),
@@ -106,6 +104,15 @@ class Worker:
                 await self._stop_runner()
             if self._failure is not None:
                 raise self._failure  # while the runner was stopping
+
+    async def _prepare(self) -> None:
+        """Take over what an earlier process left."""
+        self._agent.restore(self._home.spool.load())
+        if self._agent.owed:
+            log.info("Found %d results of an earlier run to deliver.", len(self._agent.owed))
+        await self._runner.start(self)
+        if stale := self._runner.kept() - self._agent.owed.keys():
+            self._runner.forget(list(stale))  # acknowledged, but killed before they were removed
 
     def drain(self) -> None:
         """Give back what has not started, finish what runs, deliver, leave."""

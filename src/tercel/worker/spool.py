@@ -170,6 +170,10 @@ def _record(data: bytes, at: int) -> tuple[tuple[list[Report], list[int]], int] 
         return None
 
 
+def unusable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"the worker's directory {path} cannot be used: {error}", "dir")
+
+
 class Home:
     """A worker's directory, held for as long as the `with` lasts."""
 
@@ -187,7 +191,7 @@ class Home:
             self._path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = os.open(self._path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise UsageError(f"the worker's directory {self._path} cannot be used: {error}", "dir") from error
+            raise unusable(self._path, error) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.worker = self._name()
@@ -199,7 +203,7 @@ class Home:
             ) from error
         except OSError as error:
             os.close(self._lock)
-            raise UsageError(f"the worker's directory {self._path} cannot be used: {error}", "dir") from error
+            raise unusable(self._path, error) from error
         return self
 
     def __exit__(

@@ -1,6 +1,7 @@
 """tercel logs"""
 
 import asyncio
+import codecs
 from contextlib import aclosing
 
 import click
@@ -8,9 +9,9 @@ import click
 from tercel.cli.lazy import Command
 from tercel.cli.outputs import labelled
 from tercel.cli.screen import Screen, write_stdout
-from tercel.cli.selecting import Chosen, existing, one_task, resolve
+from tercel.cli.selecting import Chosen, each_task, existing, one_task, resolve
 from tercel.cli.talking import talk
-from tercel.cli.words import ranges, size
+from tercel.cli.words import size
 from tercel.core.errors import UsageError
 from tercel.core.intervals import IntervalSet
 from tercel.sdk.client import AsyncClient
@@ -64,35 +65,31 @@ async def _one(client: AsyncClient, screen: Screen, choice: Chosen, stderr: bool
     assert task is not None
     stream = "err" if stderr else "out"
     seen = False
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may be cut by the end of a chunk
     async with aclosing(client.logs(choice.job, task, stream=stream, follow=follow)) as chunks:
         async for chunk in chunks:
             seen = True
-            if screen.json:
-                text = chunk.decode(errors="replace")
-                screen.emit({"id": str(choice), "stream": f"std{stream}", "text": text})
-            else:
+            if not screen.json:
                 await asyncio.to_thread(write_stdout, chunk)
+            elif text := decoder.decode(chunk):
+                screen.emit({"id": str(choice), "stream": f"std{stream}", "text": text})
+    if rest := decoder.decode(b"", final=True):
+        screen.emit({"id": str(choice), "stream": f"std{stream}", "text": rest})
     view = await client.task(choice.job, task)
     _say_about(screen, view, stderr, seen)
 
 
 async def _many(client: AsyncClient, screen: Screen, choice: Chosen, stderr: bool, label: bool) -> None:
-    tasks = ""
-    if choice.tasks is not None:
-        tasks = ranges(existing(await client.job(choice.job), choice.tasks))
-    after: int | None = None
-    while True:
-        page = await client.tasks(choice.job, tasks=tasks, after=after, limit=PAGE, outputs=True)
-        for task in page.tasks:
-            text = (task.stderr if stderr else task.stdout) or ""
-            if text:
-                screen.emit({"id": task.id, "stream": "stderr" if stderr else "stdout", "text": text})
-                if not screen.json:
-                    data = (labelled(task.id, text) if label else text).encode(errors="replace")
-                    await asyncio.to_thread(write_stdout, data)
-        if not page.more or not page.tasks:
-            return
-        after = page.tasks[-1].task
+    tasks = choice.tasks
+    if tasks is not None:
+        tasks = existing(await client.job(choice.job), tasks)
+    async for task in each_task(client, choice.job, tasks, page=PAGE, outputs=True):
+        text = (task.stderr if stderr else task.stdout) or ""
+        if text:
+            screen.emit({"id": task.id, "stream": "stderr" if stderr else "stdout", "text": text})
+            if not screen.json:
+                data = (labelled(task.id, text) if label else text).encode(errors="replace")
+                await asyncio.to_thread(write_stdout, data)
 
 
 def _say_about(screen: Screen, view: TaskView, stderr: bool, seen: bool) -> None:

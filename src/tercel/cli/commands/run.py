@@ -42,10 +42,18 @@ def command(
         return OK
     if not _will_be_embedded(screen):
         return asyncio.run(run_order(screen, order, label=label))
-    cwd = order.submission.cwd
-    if cwd and not Path(cwd).is_dir():
-        raise UsageError(f"there is no directory {cwd}", "cwd")
+    _check_directory(order.submission.cwd)
     return run_service(run_order(screen, order, label=label))
+
+
+def _check_directory(cwd: str) -> None:
+    """It is on this machine, so a mistake can be told before anything runs."""
+    try:
+        there = not cwd or Path(cwd).is_dir()
+    except OSError as error:
+        raise UsageError(f"the directory {cwd} cannot be entered: {error.strerror}", "cwd") from None
+    if not there:
+        raise UsageError(f"there is no directory {cwd}", "cwd")
 
 
 def _will_be_embedded(screen: Screen) -> bool:

@@ -1,14 +1,15 @@
 """tercel show"""
 
 import time
+from contextlib import aclosing
 
 import click
 
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
-from tercel.cli.selecting import PAGE, Chosen, existing, one_task, resolve
+from tercel.cli.selecting import PAGE, Chosen, each_task, existing, one_task, resolve
 from tercel.cli.talking import talk
-from tercel.cli.words import Cell, cpus, duration, ended, pairs, ranges, short, size, states, table
+from tercel.cli.words import Cell, cpus, duration, ended, pairs, short, size, states, table
 from tercel.core.errors import NotFound
 from tercel.core.intervals import IntervalSet
 from tercel.core.states import TaskState
@@ -82,13 +83,12 @@ async def _show_job(client: AsyncClient, screen: Screen, job: int) -> None:
 async def _show_tasks(client: AsyncClient, screen: Screen, job: int, tasks: IntervalSet, limit: int) -> None:
     wanted = existing(await client.job(job), tasks)
     found: list[TaskView] = []
-    after: int | None = None
-    more = True
-    while more and len(found) < limit:
-        page = await client.tasks(job, tasks=ranges(wanted), after=after, limit=min(PAGE, limit - len(found)))
-        found += page.tasks
-        more = page.more and bool(page.tasks)
-        after = found[-1].task if found else None
+    more = False
+    async with aclosing(each_task(client, job, wanted, page=min(PAGE, limit + 1))) as views:
+        async for view in views:
+            if more := len(found) == limit:
+                break
+            found.append(view)
     screen.emit({"tasks": found, "more": more})
     screen.tell(table(TASKS, map(_task_row, found)))
     if more:

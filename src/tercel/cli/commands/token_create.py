@@ -33,8 +33,8 @@ def command(screen: Screen, role: str, user: str, note: str, out: Path | None, d
     tercel token create --role user --user ada -o ada.token
     """
     user = user or getpass.getuser()
-    if out is not None and out.exists():
-        raise UsageError(f"{out} exists already: choose another file or remove it", "out")
+    if out is not None:
+        _check_file(out)
     issued = ask_manager_or_data(
         screen,
         data,
@@ -49,3 +49,15 @@ def command(screen: Screen, role: str, user: str, note: str, out: Path | None, d
     screen.emit(issued)
     screen.tell(issued.secret)
     screen.note(f"this is token {issued.id} of {user} ({role}); keep it in a file of mode 0600")
+
+
+def _check_file(out: Path) -> None:
+    """Before the token is made: nobody could use one that cannot be written down."""
+    try:
+        taken, place = out.exists(), out.parent.is_dir()
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error.strerror}", "out") from None
+    if taken:
+        raise UsageError(f"{out} exists already: choose another file or remove it", "out")
+    if not place:
+        raise UsageError(f"there is no directory {out.parent} to write {out.name} into", "out")

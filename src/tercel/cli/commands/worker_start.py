@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
+from tercel.cli.giving import capacity_options, read_capacity
 from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
 from tercel.cli.services import run_service, worker_dir
-from tercel.core.commands import parse_size, parse_time
-from tercel.core.errors import UsageError
+from tercel.core.commands import parse_time
 from tercel.links.access import find_server, read_token
 from tercel.worker.options import WorkerOptions
 
@@ -21,10 +21,7 @@ from tercel.worker.options import WorkerOptions
     "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Holds the token; mode 0600."
 )
 @click.option("--token", metavar="TOKEN", help="The token itself. --token-file is safer.")
-@click.option(
-    "--cpus", type=float, metavar="N", help="Cores given to tasks.  [default: all but one, or both of two]"
-)
-@click.option("--mem", metavar="SIZE", help="Memory given to tasks.  [default: all of it]")
+@capacity_options
 @click.option("--site", default="", metavar="NAME", help="Machines that reach one another share a site.")
 @click.option("--dir", "directory", type=click.Path(path_type=Path), metavar="DIR", help="Its own directory.")
 @click.option(
@@ -57,14 +54,13 @@ def command(
     """
     if token is not None:
         _hide_token(token)
-    if cpus is not None and not 0 < cpus <= 1_000_000:
-        raise UsageError(f"--cpus {cpus:g}: a worker needs more than none", "cpus")
+    given_cpus, given_mem_bytes = read_capacity(cpus, mem)
     given = read_token(token_file) if token_file is not None else None
     address, secret = find_server(url or screen.server, given, worker=True)
     options = WorkerOptions(
         dir=(directory or worker_dir(address)).absolute(),
-        cpus=cpus,
-        mem_bytes=None if mem is None else parse_size(mem, "mem"),
+        cpus=given_cpus,
+        mem_bytes=given_mem_bytes,
         site=site,
         reconnect_most_s=parse_time(reconnect_most, "reconnect-most"),
         leave_when_unreachable_s=0.0 if leave_after is None else parse_time(leave_after, "leave-after"),
