@@ -88,7 +88,7 @@ async def test_outputs_that_cannot_be_removed_keep_no_report_back(
 async def test_spawner_that_cannot_start_interrupts(
     runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_UNSTARTED_S", 0.0)
+    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", "/no/such/python")
         assert (await run(runner, recorder, shell("true"))).end is End.INTERRUPTED
@@ -97,10 +97,15 @@ async def test_spawner_that_cannot_start_interrupts(
     assert (await run(runner, recorder, shell("true", attempt=3))).end is End.EXITED
 
 
-async def test_what_the_node_cannot_start_is_told_late_so_that_nobody_spins(
-    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("line", "blocked", "note"),
+    [("true", True, "no sandbox"), ("kill -9 $PPID", False, "spawner was lost")],
+    ids=["no room for a sandbox", "a task that kills its spawner"],
+)
+async def test_what_the_node_could_not_run_is_told_late_so_that_nobody_spins(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, line: str, blocked: bool, note: str
 ) -> None:
-    monkeypatch.setattr(pool, "_UNSTARTED_S", 1000.0)
+    monkeypatch.setattr(pool, "_INTERRUPTED_S", 1000.0)
     runner = SpawnerPool(tmp_path / "worker", "node-7")
     await runner.start(recorder)
     put_off = asyncio.Event()
@@ -111,15 +116,16 @@ async def test_what_the_node_cannot_start_is_told_late_so_that_nobody_spins(
         put_off.set()
 
     monkeypatch.setattr(runner, "_tell_later", see)
-    sandboxes = tmp_path / "worker" / "sandboxes"
-    sandboxes.rmdir()
-    sandboxes.write_text("in the way")
-    runner.launch([shell("true")])
+    if blocked:
+        sandboxes = tmp_path / "worker" / "sandboxes"
+        sandboxes.rmdir()
+        sandboxes.write_text("in the way")
+    runner.launch([shell(line)])
     async with asyncio.timeout(WAIT_S):
         await put_off.wait()
     assert recorder.reports == {}
     await runner.stop()
-    assert "no sandbox" in recorder.reports[1].note, "told after all"
+    assert note in recorder.reports[1].note, "told after all"
 
 
 async def test_stop_interrupts_what_runs_and_leaves_nothing(

@@ -91,8 +91,6 @@ class Lane:
     ) -> None:
         self.lost = False
         """Nothing more can be launched in it; `on_gone` follows."""
-        self.heard = False
-        """Whether it has ever said anything."""
         self._sandboxes = directories.lane
         self._node = node
         self._listener = listener
@@ -169,7 +167,6 @@ class Lane:
         except EOFError:
             self._on_end_of_file()
             return
-        self.heard = True
         for message in msgspec.convert(received, list[Started | Ended | Tail]):
             if type(message) is Ended:
                 live = self._live

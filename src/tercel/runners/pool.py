@@ -22,8 +22,9 @@ from tercel.runners.sandbox import Sweeper
 
 log = logging.getLogger("tercel.runners")
 
-_UNSTARTED_S = 1.0
-"""What this node could not start is told so late: who launches the next one at once must not spin."""
+_INTERRUPTED_S = 1.0
+"""What this node could not start, or lost with its spawner, is told so late: who launches the next one at once (or
+the same one again, which ended its spawner) must not spin."""
 _STOP_S = 5.0
 _STRAYS_PATIENCE_S = 5.0
 
@@ -41,7 +42,7 @@ class SpawnerPool:
         self._spawners = 0
         self._kept: set[int] = set()
         """Attempts that have files in `outputs`."""
-        self._unstarted: list[Report] = []
+        self._interrupted: list[Report] = []
         self._sweeping: asyncio.Future[None] | None = None
         self._stopping = False
         self._all_gone = asyncio.Event()
@@ -104,8 +105,8 @@ class SpawnerPool:
         for report in reports:
             if _is_large(report.out) or _is_large(report.err):
                 self._kept.add(report.attempt)
-        if unstarted := [report for report in reports if _is_this_nodes_fault(report)]:
-            self._tell_later(unstarted)
+        if faults := [report for report in reports if _is_this_nodes_fault(report)]:
+            self._tell_later(faults)
             reports = [report for report in reports if not _is_this_nodes_fault(report)]
         if reports:
             self._listener.ended(reports)
@@ -117,19 +118,17 @@ class SpawnerPool:
         reports = lane.interrupted("the worker stopped" if self._stopping else "its spawner was lost")
         for report in reports:
             self._remove_outputs(report.attempt)  # written, but never reported
-        if reports and not lane.heard:
+        if reports:
             self._tell_later(reports)
-        elif reports:
-            self._listener.ended(reports)
         if not self._present:
             self._all_gone.set()
 
     def _tell_later(self, reports: list[Report]) -> None:
-        self._unstarted += reports
-        self._loop.call_later(0.0 if self._stopping else _UNSTARTED_S, self._tell_unstarted)
+        self._interrupted += reports
+        self._loop.call_later(0.0 if self._stopping else _INTERRUPTED_S, self._tell_interrupted)
 
-    def _tell_unstarted(self) -> None:
-        reports, self._unstarted = self._unstarted, []
+    def _tell_interrupted(self) -> None:
+        reports, self._interrupted = self._interrupted, []
         if reports:
             self._listener.ended(reports)
 
@@ -185,7 +184,7 @@ class SpawnerPool:
             await self._are_gone()
         for lane in list(self._present):  # hanging in the kernel: nothing more can be done about it
             self._on_gone(lane)
-        self._tell_unstarted()
+        self._tell_interrupted()
         if self._sweeping is not None:
             await self._sweeping
 
