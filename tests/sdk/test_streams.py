@@ -98,6 +98,15 @@ async def test_a_watch_that_cannot_even_begin_raises(manager: FakeManager) -> No
                 pass
 
 
+async def test_a_manager_that_dies_after_it_took_the_job_is_waited_for(manager: FakeManager) -> None:
+    """Between the submission and the first event."""
+    manager.says("POST", "/v1/jobs", api.Submitted(id=37, tasks=1, name="x"))
+    manager.says("GET", "/v1/events", DROP, DROP, events(DONE))
+    async with AsyncClient() as client:
+        job = await client.submit(api.Submission(argv=("true",)))
+        assert [event async for event in client.watch([job.id])] == [DONE]
+
+
 async def test_after_a_reconnection_only_what_is_not_done_is_asked_for(manager: FakeManager) -> None:
     other = api.Event(job=38, counts=api.Counts(finished=1), done=True)
     manager.says("GET", "/v1/events", events(DONE, whole=False), events(other))

@@ -54,6 +54,8 @@ class AsyncClient:
         self._transport: Transport | None = None
         self._doubtful = False
         """Whether address and token must be looked up again before anything is sent."""
+        self._answered = False
+        """Whether a manager ever did: then one that is gone is worth waiting for."""
 
     @property
     def url(self) -> str:
@@ -197,7 +199,7 @@ class AsyncClient:
         """As `events`, until every one of the jobs is done, through restarts of the manager.
 
         After each reconnection a job's first event again tells how things stand. `on_lost` is called when the
-        connection is lost (not when the first one cannot be made: that is raised).
+        connection is lost (not if this client never had an answer from a manager: that is raised).
         """
         waiting = list(dict.fromkeys(jobs))
         while waiting:
@@ -208,12 +210,11 @@ class AsyncClient:
     async def _watch_group(
         self, waiting: set[int], tasks: bool, on_lost: Callable[[TercelError], None] | None
     ) -> AsyncGenerator[api.Event, None]:
-        connected = False
         pause_s = 0.1
         while waiting:
             try:
                 async for event in self.events(sorted(waiting), tasks=tasks):
-                    connected, pause_s = True, 0.1
+                    self._answered, pause_s = True, 0.1
                     if event.done:
                         waiting.discard(event.job)
                     yield event
@@ -222,7 +223,7 @@ class AsyncClient:
                 lost: TercelError = Broken("the manager closed the stream of events")
             except (PassingFault, PeerError, Forbidden) as error:
                 # A restarted manager may have another token in its access file, so that the old one is refused.
-                if not connected or (isinstance(error, Forbidden) and not self._has_moved()):
+                if not self._answered or (isinstance(error, Forbidden) and not self._has_moved()):
                     raise
                 lost = error
             if on_lost is not None:
@@ -253,6 +254,7 @@ class AsyncClient:
             raise
         if answer.status >= 300:
             raise _problem(answer)
+        self._answered = True
         return _decode(answer.body, kind)
 
     def _connected(self) -> Transport:
