@@ -11,7 +11,7 @@ without a word: a frame that the peer has not taken within SEND_LIMIT_S ends the
 import asyncio
 import os
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Generic, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
@@ -21,7 +21,7 @@ from tercel.core.errors import Forbidden, PeerError, TercelError, Unreachable, U
 from tercel.links.access import is_loopback
 from tercel.links.contract import LinkClosed
 from tercel.wire.messages import MAX_FRAME_BYTES, FromManager, FromWorker
-from tercel.wire.session import ManagerSession, WorkerSession
+from tercel.wire.session import Heard, ManagerSession, Sent, Session, WorkerSession
 
 PATH = "/v1/link"
 DIAL_LIMIT_S = 10.0
@@ -42,14 +42,28 @@ def new_socket() -> web.WebSocketResponse:
     )
 
 
-class _End:
-    """What both ends have in common: bytes out, bytes in, and a reason once it is over."""
+class _End(Generic[Sent, Heard]):
+    """What both ends have in common: frames out, frames in, and a reason once it is over."""
 
-    def __init__(self, socket: _Socket, peer: str) -> None:
+    def __init__(self, socket: _Socket, peer: str, session: Session[Sent, Heard]) -> None:
         self._socket = socket
         self._peer = peer
+        self._session = session
         self._over = ""
         self._farewell = (int(aiohttp.WSCloseCode.OK), b"")
+
+    async def send(self, messages: list[Sent]) -> None:
+        await self._push(self._session.encode(messages))
+
+    async def receive(self) -> list[Heard]:
+        while True:
+            data = await self._pull()
+            try:
+                messages = self._session.decode(data)
+            except PeerError as error:
+                raise self._broken(str(error)) from error
+            if messages:
+                return messages
 
     async def _push(self, data: bytes) -> None:
         if self._over:
@@ -131,47 +145,19 @@ def _words(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-class WebSocketManagerEnd(_End):
+class WebSocketManagerEnd(_End[FromManager, FromWorker]):
     """The manager's end of a link whose socket has been prepared."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
-        super().__init__(socket, "worker")
-        self._session = ManagerSession()
-
-    async def send(self, messages: list[FromManager]) -> None:
-        await self._push(self._session.encode(messages))
-
-    async def receive(self) -> list[FromWorker]:
-        while True:
-            data = await self._pull()
-            try:
-                messages = self._session.decode(data)
-            except PeerError as error:
-                raise self._broken(str(error)) from error
-            if messages:
-                return messages
+        super().__init__(socket, "worker", ManagerSession())
 
 
-class WebSocketWorkerEnd(_End):
+class WebSocketWorkerEnd(_End[FromWorker, FromManager]):
     """The worker's end. It owns the HTTP client it came from."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, client: aiohttp.ClientSession) -> None:
-        super().__init__(socket, "manager")
+        super().__init__(socket, "manager", WorkerSession())
         self._client = client
-        self._session = WorkerSession()
-
-    async def send(self, messages: list[FromWorker]) -> None:
-        await self._push(self._session.encode(messages))
-
-    async def receive(self) -> list[FromManager]:
-        while True:
-            data = await self._pull()
-            try:
-                messages = self._session.decode(data)
-            except PeerError as error:
-                raise self._broken(str(error)) from error
-            if messages:
-                return messages
 
     async def close(self) -> None:
         try:

@@ -6,6 +6,8 @@ ends the link, and the Hello of the next link brings the books together again. E
 one cure. A frame seen before is dropped.
 """
 
+from typing import Protocol, TypeVar
+
 import msgspec
 
 from tercel.core.errors import PeerError
@@ -33,6 +35,20 @@ class FrameOrder:
             raise PeerError(f"frames {self._expected} to {number - 1} are missing on the link")
         self._expected += 1
         return True
+
+
+Sent = TypeVar("Sent")
+Heard = TypeVar("Heard")
+
+
+class Session(Protocol[Sent, Heard]):
+    """Either end's."""
+
+    def encode(self, messages: list[Sent]) -> bytes:
+        """The next frame."""
+
+    def decode(self, data: bytes) -> list[Heard]:
+        """What a frame says; nothing if it was seen before. Raises PeerError."""
 
 
 class _Session:
