@@ -296,6 +296,18 @@ async def test_what_a_killed_run_left_is_finished_by_the_next() -> None:
     assert Path("0").exists() and Path("1").exists()
 
 
+async def test_a_leftover_that_this_machine_cannot_run_does_not_keep_the_next_run_from_ending() -> None:
+    process = real("run", "--array", "0-1", "--cpus", "1000", "--", "true")
+    assert process.stderr is not None
+    assert "job 1: 2 tasks" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 143
+    code, out, err = finish(real("run", "--", "echo", "hello"))
+    assert (code, out) == (0, "hello\n")
+    assert "job 1 is left: 2 ready: waits for cpus ≥ 1000: 0 of 1 worker have them" in err
+    assert "`tercel cancel 1` gives up on that" in err
+
+
 async def test_a_second_run_uses_the_manager_of_the_first() -> None:
     first = real("run", "--", "sh", "-c", "touch here; while [ ! -e go ]; do sleep 0.02; done")
     await becomes(Path("here").exists, first)

@@ -33,6 +33,7 @@ STALLED_S = 3.0
 """A job of which nothing runs by then gets an explanation."""
 READING_S = 10.0
 """How long those who were served by the manager in this process may take to read how their jobs ended."""
+MOST_STUCK = 5
 LAST_WORDS_S = 2.0
 """How long the live output of a task may go on after its end was told."""
 
@@ -44,6 +45,7 @@ class Embedded(Protocol):
     token: str
 
     async def wait_idle(self) -> None: ...
+    async def wait_stuck(self, patience_s: float) -> None: ...
     async def wait_unused(self, patience_s: float) -> None: ...
 
 
@@ -225,17 +227,34 @@ async def _manager_being_started(screen: Screen, error: UsageError) -> AsyncClie
 
 
 async def _stay_for_others(client: AsyncClient, screen: Screen, embedded: Embedded, signals: Signals) -> None:
-    """Other commands may have handed jobs to the manager in this process: it ends when they are done."""
+    """The manager in this process may have jobs of other commands and of earlier runs: it ends when they are done.
+
+    What this machine cannot run (a leftover that needs more memory, or a directory that is gone) is not waited for:
+    it would keep every later `run` from ending.
+    """
     signals.forget()
     others = (await client.status()).jobs
+    await client.aclose()  # so that whoever is connected now is somebody else
     if others:
         screen.warn(
             f"{count(others, 'other job')} still under way in this manager: staying until done "
             "(Ctrl-C leaves; they go on with the next one)"
         )
-        await first_of(embedded.wait_idle(), signals.wait(1))
-    await client.aclose()
+        ended = await first_of(embedded.wait_idle(), embedded.wait_stuck(STALLED_S), signals.wait(1))
+        if ended == 1:
+            await _say_what_is_stuck(screen, embedded)
     await first_of(embedded.wait_unused(READING_S), signals.wait(1))
+
+
+async def _say_what_is_stuck(screen: Screen, embedded: Embedded) -> None:
+    async with AsyncClient(embedded.url, embedded.token) as client:
+        page = await client.jobs(limit=MOST_STUCK)
+        for job in page.jobs:
+            screen.warn(f"job {job.id} is left: {(await client.explain(str(job.id))).summary}")
+        ids = " ".join(str(job.id) for job in page.jobs)
+        screen.note(
+            f"with `tercel up` running, `tercel cancel {'all' if page.more else ids}` gives up on that"
+        )
 
 
 async def _beside(
