@@ -12,17 +12,12 @@ from typing import Any
 
 import pytest
 
-from tercel.cli.jobflags import Order
 from tercel.cli.outputs import BATCH_TASKS, labelled
-from tercel.cli.running import Run
-from tercel.cli.screen import Screen
-from tercel.cli.services import Signals
 from tercel.core.states import TaskState
-from tercel.sdk import AsyncClient
 from tercel.sdk import client as client_module
 from tercel.wire import api
 from tests.cli.conftest import Tercel
-from tests.cli.fake_manager import FakeManager, Request, attempt, events, job, problem, stream, task
+from tests.cli.fake_manager import FakeManager, Request, attempt, events, problem, stream, task
 
 LOGS = "/v1/jobs/37/tasks/0/logs"
 
@@ -125,22 +120,6 @@ def test_failures_are_counted_named_and_end_with_1(tercel: Tercel, manager: Fake
     assert done.code == 1
     assert "tercel: 37.3 failed: exit code 7: no such file\n" in done.err
     assert "and 6 more; `tercel logs 37.3 --stderr`" in done.err
-
-
-async def test_a_job_that_nobody_can_run_is_explained_without_being_asked(
-    manager: FakeManager, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("tercel.cli.running.STALLED_S", 0.0)
-    manager.says("GET", "/v1/jobs/37", job(counts=api.Counts(ready=2), ended_at=None))
-    reason = api.Explanation(id="37", summary="waits for memory ≥ 64 GB", reasons=[])
-    manager.says("GET", "/v1/explain", reason)
-    order = Order(api.Submission(argv=("x",), array="0-1"), [(0, 1)], 0)
-    async with AsyncClient() as client:
-        run = Run(client, Screen(), order, Signals(), label=False, embedded=False)
-        await run._say_why_nothing_runs(37)
-        manager.says("GET", "/v1/jobs/37", job(counts=api.Counts(ready=1, running=1), ended_at=None))
-        await run._say_why_nothing_runs(37)
-    assert capsys.readouterr().err == "tercel: job 37: waits for memory ≥ 64 GB\n"
 
 
 def test_on_a_terminal_a_bar_shows_the_progress_and_leaves_no_trace(manager: FakeManager) -> None:

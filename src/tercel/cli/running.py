@@ -21,7 +21,14 @@ from tercel.cli.outputs import LiveTask, Outputs
 from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen
 from tercel.cli.services import Signals, first_of
-from tercel.cli.waiting import exit_code, failure, lost_manager, say_failures
+from tercel.cli.waiting import (
+    STALLED_S,
+    exit_code,
+    failure,
+    lost_manager,
+    say_failures,
+    say_why_nothing_runs,
+)
 from tercel.cli.words import count, duration, states
 from tercel.core.errors import TercelError, Unreachable, UsageError
 from tercel.sdk.client import AsyncClient
@@ -29,8 +36,6 @@ from tercel.wire.api import Counts
 
 STARTING_S = 5.0
 """How long a manager that another `tercel run` is just starting may take to be ready."""
-STALLED_S = 3.0
-"""A job of which nothing runs by then gets an explanation."""
 READING_S = 10.0
 """How long those who were served by the manager in this process may take to read how their jobs ended."""
 MOST_STUCK = 5
@@ -118,17 +123,9 @@ class Run:
 
     async def _mind(self, job: int) -> None:
         """What happens beside watching."""
-        await asyncio.gather(self._cancel_when_interrupted(job), self._say_why_nothing_runs(job))
-
-    async def _say_why_nothing_runs(self, job: int) -> None:
-        """No silent stall: a need that no worker meets is said, once."""
-        await asyncio.sleep(STALLED_S)
-        try:
-            counts = (await self._client.job(job)).counts
-            if counts.ready and not counts.running and not counts.offered:
-                self._screen.note(f"job {job}: {(await self._client.explain(str(job))).summary}")
-        except TercelError:
-            return  # watching says what is wrong with the manager
+        await asyncio.gather(
+            self._cancel_when_interrupted(job), say_why_nothing_runs(self._client, self._screen, [job])
+        )
 
     async def _cancel_when_interrupted(self, job: int) -> None:
         await self._signals.wait(1)
