@@ -188,6 +188,24 @@ def test_logs_of_one_task_are_its_bytes(
     assert capfdbinary.readouterr().out == b"a\xff\x00b"
 
 
+def test_logs_of_a_job_are_byte_for_byte_too(
+    manager: FakeManager, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    manager.says("GET", "/v1/jobs/37", job(tasks=1))
+    manager.says("GET", "/v1/jobs/37/tasks", api.TaskList(tasks=[task(0, stdout="\ufffd")], more=False))
+    manager.says("GET", "/v1/jobs/37/tasks/0/logs", stream(b"\xff\n"))
+    manager.says("GET", "/v1/jobs/37/tasks/0", task(0, attempts=[attempt(out_bytes=2)]))
+    assert main(["logs", "37"]) == 0
+    assert capfdbinary.readouterr().out == b"\xff\n"
+    manager.says("GET", "/v1/jobs/37", job(tasks=2))
+    page = api.TaskList(tasks=[task(0, stdout="\ufffd"), task(1, stdout="b\n")], more=False)
+    manager.says("GET", "/v1/jobs/37/tasks", page)
+    assert main(["logs", "37"]) == 0
+    assert capfdbinary.readouterr().out == b"\xff\nb\n"
+    assert main(["logs", "37", "--label"]) == 0
+    assert capfdbinary.readouterr().out == b"37.0: \xff\n37.1: b\n"
+
+
 def test_logs_say_what_the_output_does_not_tell(tercel: Tercel, manager: FakeManager) -> None:
     manager.says("GET", "/v1/jobs/37/tasks/9/logs", stream(b""))
     manager.says("GET", "/v1/jobs/37/tasks/9", task(9, attempts=[attempt(out_bytes=0, err_bytes=120)]))

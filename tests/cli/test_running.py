@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tercel.cli import main
 from tercel.cli.outputs import BATCH_TASKS, labelled
 from tercel.core.states import TaskState
 from tercel.sdk import client as client_module
@@ -98,12 +99,27 @@ def test_nothing_is_shown_twice_or_lost_when_the_manager_restarts(
     assert shown(done.out) == list(range(100))
 
 
+def test_outputs_that_are_not_text_are_shown_as_they_are(
+    manager: FakeManager, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    manager.says("POST", "/v1/jobs", submitted(2))
+    page = api.TaskList(tasks=[task(0, stdout="a\n"), task(1, stdout="\ufffd", stderr="e\ufffd")], more=False)
+    manager.says("GET", "/v1/jobs/37/tasks", page)
+    manager.says("GET", "/v1/jobs/37/tasks/1/logs", stream(b"\xff"), stream(b"e\x80"))
+    manager.says("GET", "/v1/events", events(event(spoke=[(0, 1)], finished=2, done=True)))
+    assert main(["run", "--array", "0-1", "--", "x"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out == b"a\n\xff"
+    assert b"e\x80" in err
+    assert [r.query["stream"] for r in manager.asked("GET", "/v1/jobs/37/tasks/1/logs")] == [["out"], ["err"]]
+
+
 def test_labels_tell_whose_line_it_is(tercel: Tercel, manager: FakeManager) -> None:
     manager.says("POST", "/v1/jobs", submitted(1))
     manager.says("GET", "/v1/jobs/37/tasks", outputs)
     manager.says("GET", "/v1/events", events(event(spoke=[(0, 0)], finished=1, done=True)))
     assert tercel("run", "--label", "--", "x").out == "37.0: 0\n"
-    assert labelled("1.2", "a\nb") == "1.2: a\n1.2: b\n"
+    assert labelled("1.2", b"a\nb") == b"1.2: a\n1.2: b\n"
 
 
 def test_failures_are_counted_named_and_end_with_1(tercel: Tercel, manager: FakeManager) -> None:
