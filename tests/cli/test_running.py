@@ -136,6 +136,12 @@ def test_failures_are_counted_named_and_end_with_1(tercel: Tercel, manager: Fake
     assert done.code == 1
     assert "tercel: 37.3 failed: exit code 7: no such file\n" in done.err
     assert "and 6 more; `tercel logs 37.3 --stderr`" in done.err
+    failed = task(
+        3, state=TaskState.FAILED, why="exit code 127: x: not found", stderr="tercel: x: not found\n"
+    )
+    assert (
+        "tercel: 37.3 failed: exit code 127: x: not found\n" in tercel("run", "--array", "0-9", "--", "x").err
+    )
 
 
 def test_on_a_terminal_a_bar_shows_the_progress_and_leaves_no_trace(manager: FakeManager) -> None:

@@ -100,6 +100,8 @@ async def say_failures(
 def failure(task: TaskView) -> str:
     """`37.12 failed: exit code 3: No such file`."""
     last = (task.stderr or "").strip().rpartition("\n")[2].strip()
+    if task.why.endswith(f": {last.removeprefix('tercel: ')}"):
+        last = ""  # Tercel's own note on a program that could not be started is in both
     parts = [f"{task.id} {task.state}", plain(task.why), plain(last)[:200]]
     return ": ".join(part for part in parts if part)
 
