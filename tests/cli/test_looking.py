@@ -171,6 +171,15 @@ def test_cancel_and_retry_send_each_selector_and_print_the_count(
     assert tercel(command, "37", "--json").json == {"schema": 1, word: 10}
 
 
+def test_a_retry_of_nothing_says_how_cancelled_tasks_are_run_again(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    manager.says("POST", "/v1/retry", api.Counted(count=0))
+    done = tercel("retry", "37")
+    assert done.out == "0 tasks will run again\n"
+    assert "cancelled ones run again if they are named, as in 37.0-9" in done.err
+
+
 def test_workers_are_drained_by_id(tercel: Tercel, manager: FakeManager) -> None:
     manager.says("POST", "/v1/workers/vm-1/drain", api.Counted(count=1))
     assert tercel("worker", "drain", "vm-1").out.startswith("1 worker will leave")
