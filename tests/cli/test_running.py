@@ -353,3 +353,13 @@ def test_a_reader_that_leaves_ends_the_run_quietly() -> None:
     assert process.stderr is not None
     assert "nobody reads the output any more: job 1 is cancelled" in process.stderr.read()
     process.stderr.close()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_harm_nobody(closed: str) -> None:
+    line = f'"$0" -m tercel run -- sh -c "echo out; echo err >&2; touch ran" {closed}'
+    done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout == ("" if " >&-" in f" {closed}" else "out\n")
+    assert done.stderr == ("" if "2>&-" in closed else "err\n")
+    assert Path("ran").exists()

@@ -69,6 +69,7 @@ def tercel() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code. Nothing escapes but a second interrupt."""
+    _open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     screen = Screen()
     try:
@@ -84,6 +85,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         field = cause.field if isinstance(cause, UsageError) else ""
         return _complain(screen, words, code, kind, text, field)
     return code
+
+
+def _open_standard_streams() -> None:
+    """What a daemon or `<&-` closed becomes /dev/null, or the next file opened would get its number.
+
+    A socket there makes uvloop abort the process; a file there would get what is printed.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(
+                os.open(os.devnull, os.O_RDWR), True
+            )  # it gets the lowest free number: this one
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - for good
 
 
 def _cause(error: BaseException) -> BaseException:
