@@ -363,3 +363,16 @@ def test_streams_that_are_closed_harm_nobody(closed: str) -> None:
     assert done.stdout == ("" if " >&-" in f" {closed}" else "out\n")
     assert done.stderr == ("" if "2>&-" in closed else "err\n")
     assert Path("ran").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize(
+    "words", [["--", "echo", "hi"], ["--array", "0-1", "--", "echo", "hi"], ["--json", "true"]]
+)
+def test_a_full_disk_under_the_output_is_not_called_a_bug(words: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tercel", "run", *words], stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    assert done.returncode == 3
+    assert b"tercel: cannot write to stdout: No space left on device\n" in done.stderr
