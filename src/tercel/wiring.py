@@ -50,6 +50,7 @@ except ImportError:  # no wheel for this platform: slower, otherwise the same
 
 T = TypeVar("T")
 STORE_FILE = "tercel.db"
+LOOK_EVERY_S = 0.1
 
 
 GARBAGE_THRESHOLDS = (10_000, 10, 10)
@@ -100,6 +101,14 @@ class Serving:
             finally:
                 self._manager.hub.unsubscribe(subscription)
         await self._manager.settled()
+
+    async def wait_stuck(self, patience_s: float) -> None:
+        """Until for so long no task was under way and nobody was connected: nothing here can run what is left."""
+        stuck_since = time.monotonic()
+        while time.monotonic() - stuck_since < patience_s:
+            if self._door.connections or any(job.flights for job in self._manager.machine.jobs.values()):
+                stuck_since = time.monotonic()
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def wait_unused(self, patience_s: float) -> None:
         """Until nobody is connected, or so long: who waited for a job still wants to read what it left."""

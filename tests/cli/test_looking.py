@@ -204,6 +204,15 @@ def test_cancel_and_retry_send_each_selector_and_print_the_count(
     assert tercel(command, "37", "--json").json == {"schema": 1, word: 10}
 
 
+def test_a_retry_of_nothing_says_how_cancelled_tasks_are_run_again(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    manager.says("POST", "/v1/retry", api.Counted(count=0))
+    done = tercel("retry", "37")
+    assert done.out == "0 tasks will run again\n"
+    assert "cancelled ones run again if they are named, as in 37.0-9" in done.err
+
+
 def test_workers_are_drained_by_id(tercel: Tercel, manager: FakeManager) -> None:
     manager.says("POST", "/v1/workers/vm-1/drain", api.Counted(count=1))
     assert tercel("worker", "drain", "vm-1").out.startswith("1 worker will leave")
@@ -226,6 +235,24 @@ def test_a_character_that_arrives_in_two_pieces_is_one_in_json(tercel: Tercel, m
     manager.says("GET", "/v1/jobs/37/tasks/9", task(9, attempts=[attempt(out_bytes=8)]))
     lines = tercel("logs", "37.9", "--json").json_lines
     assert "".join(line["text"] for line in lines) == "café\ufffd\ufffd"
+
+
+def test_logs_of_a_job_are_byte_for_byte_too(
+    manager: FakeManager, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    manager.says("GET", "/v1/jobs/37", job(tasks=1))
+    manager.says("GET", "/v1/jobs/37/tasks", api.TaskList(tasks=[task(0, stdout="\ufffd")], more=False))
+    manager.says("GET", "/v1/jobs/37/tasks/0/logs", stream(b"\xff\n"))
+    manager.says("GET", "/v1/jobs/37/tasks/0", task(0, attempts=[attempt(out_bytes=2)]))
+    assert main(["logs", "37"]) == 0
+    assert capfdbinary.readouterr().out == b"\xff\n"
+    manager.says("GET", "/v1/jobs/37", job(tasks=2))
+    page = api.TaskList(tasks=[task(0, stdout="\ufffd"), task(1, stdout="b\n")], more=False)
+    manager.says("GET", "/v1/jobs/37/tasks", page)
+    assert main(["logs", "37"]) == 0
+    assert capfdbinary.readouterr().out == b"\xff\nb\n"
+    assert main(["logs", "37", "--label"]) == 0
+    assert capfdbinary.readouterr().out == b"37.0: \xff\n37.1: b\n"
 
 
 def test_logs_say_what_the_output_does_not_tell(tercel: Tercel, manager: FakeManager) -> None:

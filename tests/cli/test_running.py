@@ -14,17 +14,13 @@ from typing import Any
 
 import pytest
 
-from tercel.cli.jobflags import Order
+from tercel.cli import main
 from tercel.cli.outputs import BATCH_TASKS, labelled
-from tercel.cli.running import Run
-from tercel.cli.screen import Screen
-from tercel.cli.services import Signals
 from tercel.core.states import TaskState
-from tercel.sdk import AsyncClient
 from tercel.sdk import client as client_module
 from tercel.wire import api
 from tests.cli.conftest import Tercel
-from tests.cli.fake_manager import FakeManager, Request, attempt, events, job, problem, stream, task
+from tests.cli.fake_manager import FakeManager, Request, attempt, events, problem, stream, task
 
 LOGS = "/v1/jobs/37/tasks/0/logs"
 
@@ -105,12 +101,27 @@ def test_nothing_is_shown_twice_or_lost_when_the_manager_restarts(
     assert shown(done.out) == list(range(100))
 
 
+def test_outputs_that_are_not_text_are_shown_as_they_are(
+    manager: FakeManager, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    manager.says("POST", "/v1/jobs", submitted(2))
+    page = api.TaskList(tasks=[task(0, stdout="a\n"), task(1, stdout="\ufffd", stderr="e\ufffd")], more=False)
+    manager.says("GET", "/v1/jobs/37/tasks", page)
+    manager.says("GET", "/v1/jobs/37/tasks/1/logs", stream(b"\xff"), stream(b"e\x80"))
+    manager.says("GET", "/v1/events", events(event(spoke=[(0, 1)], finished=2, done=True)))
+    assert main(["run", "--array", "0-1", "--", "x"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out == b"a\n\xff"
+    assert b"e\x80" in err
+    assert [r.query["stream"] for r in manager.asked("GET", "/v1/jobs/37/tasks/1/logs")] == [["out"], ["err"]]
+
+
 def test_labels_tell_whose_line_it_is(tercel: Tercel, manager: FakeManager) -> None:
     manager.says("POST", "/v1/jobs", submitted(1))
     manager.says("GET", "/v1/jobs/37/tasks", outputs)
     manager.says("GET", "/v1/events", events(event(spoke=[(0, 0)], finished=1, done=True)))
     assert tercel("run", "--label", "--", "x").out == "37.0: 0\n"
-    assert labelled("1.2", "a\nb") == "1.2: a\n1.2: b\n"
+    assert labelled("1.2", b"a\nb") == b"1.2: a\n1.2: b\n"
 
 
 def test_failures_are_counted_named_and_end_with_1(tercel: Tercel, manager: FakeManager) -> None:
@@ -127,22 +138,12 @@ def test_failures_are_counted_named_and_end_with_1(tercel: Tercel, manager: Fake
     assert done.code == 1
     assert "tercel: 37.3 failed: exit code 7: no such file\n" in done.err
     assert "and 6 more; `tercel logs 37.3 --stderr`" in done.err
-
-
-async def test_a_job_that_nobody_can_run_is_explained_without_being_asked(
-    manager: FakeManager, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("tercel.cli.running.STALLED_S", 0.0)
-    manager.says("GET", "/v1/jobs/37", job(counts=api.Counts(ready=2), ended_at=None))
-    reason = api.Explanation(id="37", summary="waits for memory ≥ 64 GB", reasons=[])
-    manager.says("GET", "/v1/explain", reason)
-    order = Order(api.Submission(argv=("x",), array="0-1"), [(0, 1)], 0)
-    async with AsyncClient() as client:
-        run = Run(client, Screen(), order, Signals(), label=False, embedded=False)
-        await run._say_why_nothing_runs(37)
-        manager.says("GET", "/v1/jobs/37", job(counts=api.Counts(ready=1, running=1), ended_at=None))
-        await run._say_why_nothing_runs(37)
-    assert capsys.readouterr().err == "tercel: job 37: waits for memory ≥ 64 GB\n"
+    failed = task(
+        3, state=TaskState.FAILED, why="exit code 127: x: not found", stderr="tercel: x: not found\n"
+    )
+    assert (
+        "tercel: 37.3 failed: exit code 127: x: not found\n" in tercel("run", "--array", "0-9", "--", "x").err
+    )
 
 
 def test_on_a_terminal_a_bar_shows_the_progress_and_leaves_no_trace(manager: FakeManager) -> None:
@@ -320,6 +321,18 @@ async def test_what_a_killed_run_left_is_finished_by_the_next() -> None:
     assert Path("0").exists() and Path("1").exists()
 
 
+async def test_a_leftover_that_this_machine_cannot_run_does_not_keep_the_next_run_from_ending() -> None:
+    process = real("run", "--array", "0-1", "--cpus", "1000", "--", "true")
+    assert process.stderr is not None
+    assert "job 1: 2 tasks" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 143
+    code, out, err = finish(real("run", "--", "echo", "hello"))
+    assert (code, out) == (0, "hello\n")
+    assert "job 1 is left: 2 ready: waits for cpus ≥ 1000: 0 of 1 worker have them" in err
+    assert "`tercel cancel 1` gives up on that" in err
+
+
 async def test_a_second_run_uses_the_manager_of_the_first() -> None:
     first = real("run", "--", "sh", "-c", "touch here; while [ ! -e go ]; do sleep 0.02; done")
     await becomes(Path("here").exists, first)
@@ -378,3 +391,26 @@ def test_a_reader_that_leaves_ends_the_run_quietly() -> None:
     assert process.stderr is not None
     assert "nobody reads the output any more: job 1 is cancelled" in process.stderr.read()
     process.stderr.close()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_harm_nobody(closed: str) -> None:
+    line = f'"$0" -m tercel run -- sh -c "echo out; echo err >&2; touch ran" {closed}'
+    done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout == ("" if " >&-" in f" {closed}" else "out\n")
+    assert done.stderr == ("" if "2>&-" in closed else "err\n")
+    assert Path("ran").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize(
+    "words", [["--", "echo", "hi"], ["--array", "0-1", "--", "echo", "hi"], ["--json", "true"]]
+)
+def test_a_full_disk_under_the_output_is_not_called_a_bug(words: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tercel", "run", *words], stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    assert done.returncode == 3
+    assert b"tercel: cannot write to stdout: No space left on device\n" in done.stderr

@@ -137,6 +137,14 @@ def test_each_line_is_a_task_and_comments_are_skipped_aloud(tercel: Tercel, mana
     assert "3 blank or comment lines of commands.txt skipped" in done.err
 
 
+def test_the_mark_that_some_editors_begin_a_file_with_is_no_command(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    Path("commands.txt").write_bytes(b"\xef\xbb\xbfecho a\r\necho b\r\n")
+    tercel("submit", "--each-line", "commands.txt")
+    assert sent(manager)["lines"] == ["echo a", "echo b"]
+
+
 def test_lines_come_from_stdin_too(tercel: Tercel, manager: FakeManager) -> None:
     done = tercel("submit", "-q", "--each-line", "-", stdin=b"echo a\necho b")
     assert sent(manager)["lines"] == ["echo a", "echo b"]

@@ -1,8 +1,13 @@
 """tercel wait: pushed, never polled; through restarts of the manager."""
 
+import threading
+
 import pytest
 
+from tercel.cli.screen import Screen
+from tercel.cli.waiting import say_why_nothing_runs
 from tercel.core.states import TaskState
+from tercel.sdk import AsyncClient
 from tercel.sdk import client as client_module
 from tercel.wire import api
 from tests.cli.conftest import Tercel
@@ -77,3 +82,44 @@ def test_tasks_are_waited_for_without_the_rest_of_their_job(tercel: Tercel, mana
 
 def test_a_job_that_does_not_exist_is_not_waited_for(tercel: Tercel, manager: FakeManager) -> None:
     assert tercel("wait", "37").code == 2
+
+
+async def test_a_job_that_nobody_can_run_is_explained_without_being_asked(
+    manager: FakeManager, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tercel.cli.waiting.STALLED_S", 0.0)
+    manager.says("GET", "/v1/jobs/37", job(counts=api.Counts(ready=2), ended_at=None))
+    reason = api.Explanation(id="37", summary="waits for memory ≥ 64 GB", reasons=[])
+    manager.says("GET", "/v1/explain", reason)
+    async with AsyncClient() as client:
+        await say_why_nothing_runs(client, Screen(), [37])
+        manager.says("GET", "/v1/jobs/37", job(counts=api.Counts(ready=1, running=1), ended_at=None))
+        await say_why_nothing_runs(client, Screen(), [37])
+    assert capsys.readouterr().err == "tercel: job 37: waits for memory ≥ 64 GB\n"
+
+
+@pytest.mark.parametrize("words", [["wait", "37"], ["wait", "37.0"], ["submit", "--wait", "--", "x"]])
+def test_whoever_waits_for_a_job_that_nobody_can_run_is_told(
+    tercel: Tercel, manager: FakeManager, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setattr("tercel.cli.waiting.STALLED_S", 0.0)
+    told = threading.Event()
+    note = Screen.note
+
+    def hear(screen: Screen, text: str) -> None:
+        note(screen, text)
+        if "64 GB" in text:
+            told.set()
+
+    def end(_: Request) -> object:
+        assert told.wait(30)
+        return events(api.Event(job=37, counts=api.Counts(finished=1), ended=[(0, 0)], done=True))
+
+    monkeypatch.setattr(Screen, "note", hear)
+    manager.says("POST", "/v1/jobs", api.Submitted(id=37, tasks=1, name=""))
+    manager.says("GET", "/v1/jobs/37", job(counts=api.Counts(ready=1), tasks=1, array="", ended_at=None))
+    manager.says("GET", "/v1/jobs/37/tasks", api.TaskList(tasks=[task(0)], more=False))
+    reason = api.Explanation(id="37", summary="waits for memory ≥ 64 GB", reasons=[])
+    manager.says("GET", "/v1/explain", reason)
+    manager.says("GET", "/v1/events", end)
+    assert "tercel: job 37: waits for memory ≥ 64 GB\n" in tercel(*words).err

@@ -1,5 +1,6 @@
 """logs, events and watch: answers that arrive bit by bit, and go on after a loss."""
 
+import os
 import threading
 from contextlib import aclosing
 from typing import Any
@@ -72,11 +73,13 @@ async def test_watching_survives_a_manager_that_comes_back_elsewhere_with_other_
 ) -> None:
     with fake_manager() as other:
         other.says("GET", "/v1/events", events(DONE))
-        at = Access(url=manager.url, token="old.token", worker_token="", pid=1, data="/d")
+        at = Access(url=manager.url, token="old.token", worker_token="", pid=os.getpid(), data="/d")
         write_access(at)
 
         def move(_: object) -> object:
-            write_access(Access(url=other.url, token="new.token", worker_token="", pid=1, data="/d"))
+            write_access(
+                Access(url=other.url, token="new.token", worker_token="", pid=os.getpid(), data="/d")
+            )
             return DROP
 
         manager.says("GET", "/v1/events", events(RUNNING, whole=False), move)

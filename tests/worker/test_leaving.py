@@ -10,6 +10,7 @@ from tercel.core.errors import Unreachable
 from tercel.core.model import End, WorkerState
 from tercel.wire.messages import Ack, Bye, Drain, Offer, Presence, Returned
 from tercel.worker import service
+from tercel.worker.spool import Spool
 from tests.worker.stage import Stage, now, virtual
 
 BUSY = 2
@@ -163,3 +164,29 @@ async def test_a_manager_that_hangs_at_the_farewell_does_not_keep_the_worker(
     stage.worker.drain()
     await stage.left()
     assert now() <= service.FAREWELL_LIMIT_S + 0.1
+
+
+@virtual
+async def test_a_worker_cancelled_while_it_stops_keeps_what_its_runner_still_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in `tercel run`, whose end by an error stops its worker and cancels it in one breath."""
+    stage = Stage(tmp_path)
+    await stage.at_work(BUSY)
+    stopping = asyncio.Event()
+
+    async def stop() -> None:
+        stopping.set()
+        await asyncio.sleep(1)
+        stage.runner.end(100, 101)
+
+    monkeypatch.setattr(stage.runner, "stop", stop)
+    stage.worker.stop()
+    await stopping.wait()
+    stage.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stage.left()
+    assert not stage.runner.running, "it left before its runner had stopped"
+    spool = Spool(tmp_path / "spool")
+    assert [report.attempt for report in spool.load()] == [100, 101]
+    spool.close()

@@ -11,7 +11,7 @@ from click.shell_completion import shell_complete
 from tercel import __version__
 from tercel.cli.codes import BUG, INTERRUPTED, NO_READER, OK, UNREACHABLE, USAGE
 from tercel.cli.lazy import Entry, LazyGroup
-from tercel.cli.screen import Screen
+from tercel.cli.screen import Screen, Unwritable
 from tercel.core.errors import (
     Forbidden,
     NotFound,
@@ -69,6 +69,7 @@ def tercel() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code. Nothing escapes but a second interrupt."""
+    _open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     screen = Screen()
     try:
@@ -84,6 +85,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         field = cause.field if isinstance(cause, UsageError) else ""
         return _complain(screen, words, code, kind, text, field)
     return code
+
+
+def _open_standard_streams() -> None:
+    """What a daemon or `<&-` closed becomes /dev/null, or the next file opened would get its number.
+
+    A socket there makes uvloop abort the process; a file there would get what is printed.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(
+                os.open(os.devnull, os.O_RDWR), True
+            )  # it gets the lowest free number: this one
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - for good
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -125,6 +141,8 @@ def verdict(error: BaseException) -> tuple[int, str, str]:
             return UNREACHABLE, "passing_fault", str(error)
         case PeerError():
             return UNREACHABLE, "peer_error", str(error)
+        case Unwritable():
+            return UNREACHABLE, "unwritable", str(error)
         case TercelError():
             return BUG, "error", str(error)
         case _:
@@ -150,16 +168,25 @@ def _complain(screen: Screen, words: list[str], code: int, kind: str, text: str,
             screen.emit({"error": text or kind, "kind": kind, **more})
         except BrokenPipeError:
             return _reader_left()
+        except Unwritable:
+            pass  # stderr has it
+    if kind == "unwritable":
+        _drop_output()
     return code
 
 
 def _reader_left() -> int:
     """Whoever read stdout (`| head`) has enough: leave quietly, as a program killed by SIGPIPE would."""
+    _drop_output()
+    return NO_READER
+
+
+def _drop_output() -> None:
+    """What Python could not write it tries again as it ends, with a complaint and exit code 120 if it cannot."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the last flush is quiet too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
         pass
-    return NO_READER
 
 
 def _click_text(error: click.ClickException) -> str:

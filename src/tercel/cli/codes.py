@@ -5,7 +5,7 @@ TASK_FAILED = 1
 """A task failed, or was cancelled: not everything was done."""
 USAGE = 2
 UNREACHABLE = 3
-"""No manager can serve the request now: nobody answers, or its disk is full."""
+"""No manager can serve the request now: nobody answers, or its disk is full. Also if stdout's disk is."""
 BUG = 70
 INTERRUPTED = 130
 NO_READER = 141

@@ -3,6 +3,7 @@
 Everything is checked here by the same rules as in the manager, so that a mistake starts nothing and says so at once.
 """
 
+import codecs
 import os
 import re
 import sys
@@ -190,6 +191,7 @@ def _read_lines(source: str) -> tuple[list[str], list[int], int]:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {source}: {error.strerror}", "each_line") from None
+    data = data.removeprefix(codecs.BOM_UTF8)  # which some editors write, and no shell understands
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

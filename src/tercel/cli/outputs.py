@@ -6,7 +6,7 @@ reader that is slow (`| less`) must not hold up a manager that runs in this proc
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 
 from tercel.cli.progress import Progress
@@ -20,6 +20,8 @@ from tercel.wire.api import Event, TaskList, TaskView
 
 BATCH_TASKS = 1000
 RETRY_AFTER_S = 0.5
+NOT_TEXT = "\N{REPLACEMENT CHARACTER}"
+"""Stands in JSON for bytes that are not UTF-8."""
 
 
 class Outputs:
@@ -63,6 +65,7 @@ class Outputs:
         batch = _batch(self._waiting)
         try:
             page = await self._client.tasks(self._job, tasks=ranges(batch), limit=BATCH_TASKS, outputs=True)
+            wrote = [] if self._screen.json else [await self._wrote(task) for task in page.tasks]
         except PassingFault:
             await asyncio.sleep(RETRY_AFTER_S)  # the manager restarts: what it keeps is not lost
             return
@@ -74,7 +77,11 @@ class Outputs:
             await asyncio.to_thread(self._emit, page)
             return
         with self._progress.aside():
-            await asyncio.to_thread(write_tasks, page.tasks, self._label)
+            await asyncio.to_thread(write_tasks, wrote)
+
+    async def _wrote(self, task: TaskView) -> tuple[bytes, bytes]:
+        out, err = await written(self._client, task, "out"), await written(self._client, task, "err")
+        return (labelled(task.id, out), labelled(task.id, err)) if self._label else (out, err)
 
     def _emit(self, page: TaskList) -> None:
         for task in page.tasks:
@@ -82,28 +89,32 @@ class Outputs:
                 self._screen.emit(task, event="output")
 
 
-def write_tasks(tasks: list[TaskView], label: bool) -> None:
+def write_tasks(wrote: Iterable[tuple[bytes, bytes]]) -> None:
     """Stdout of each to stdout, stderr to stderr; in runs, so that few writes are made."""
     out: list[bytes] = []
-    for task in tasks:
-        if task.stdout:
-            out.append(_encoded(task, task.stdout, label))
-        if task.stderr:
-            if out:
-                write_stdout(b"".join(out))
-                out.clear()
-            write_stderr(_encoded(task, task.stderr, label))
-    if out:
-        write_stdout(b"".join(out))
+    for stdout, stderr in wrote:
+        out.append(stdout)
+        if stderr:
+            write_stdout(b"".join(out))
+            out.clear()
+            write_stderr(stderr)
+    write_stdout(b"".join(out))
 
 
-def _encoded(task: TaskView, text: str, label: bool) -> bytes:
-    return (labelled(task.id, text) if label else text).encode(errors="replace")
+async def written(client: AsyncClient, task: TaskView, stream: str) -> bytes:
+    """What a task wrote to `out` or `err`. Bytes that are not text, which JSON cannot carry, are asked for anew."""
+    text = (task.stdout if stream == "out" else task.stderr) or ""
+    if NOT_TEXT not in text:
+        return text.encode(errors="replace")
+    async with aclosing(client.logs(task.job, task.task, stream=stream)) as chunks:
+        return b"".join([chunk async for chunk in chunks])
 
 
-def labelled(name: str, text: str) -> str:
+def labelled(name: str, text: bytes) -> bytes:
     """Each line after the task's name; a last line without its end gets one."""
-    return "".join(f"{name}: {line}\n" for line in text.removesuffix("\n").split("\n"))
+    if not text:
+        return b""
+    return b"".join(b"%b: %b\n" % (name.encode(), line) for line in text.removesuffix(b"\n").split(b"\n"))
 
 
 def _batch(waiting: IntervalSet) -> IntervalSet:

@@ -21,7 +21,14 @@ from tercel.cli.outputs import LiveTask, Outputs
 from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen
 from tercel.cli.services import Signals, first_of
-from tercel.cli.waiting import exit_code, failure, lost_manager, say_failures
+from tercel.cli.waiting import (
+    STALLED_S,
+    exit_code,
+    failure,
+    lost_manager,
+    say_failures,
+    say_why_nothing_runs,
+)
 from tercel.cli.words import count, duration, states
 from tercel.core.errors import TercelError, Unreachable, UsageError
 from tercel.sdk.client import AsyncClient
@@ -29,10 +36,9 @@ from tercel.wire.api import Counts
 
 CHANGING_S = 10.0
 """How long the directory may be another manager's that does not answer: one that starts, or one that ends."""
-STALLED_S = 3.0
-"""A job of which nothing runs by then gets an explanation."""
 READING_S = 10.0
 """How long those who were served by the manager in this process may take to read how their jobs ended."""
+MOST_STUCK = 5
 LAST_WORDS_S = 2.0
 """How long the live output of a task may go on after its end was told."""
 
@@ -44,6 +50,7 @@ class Embedded(Protocol):
     token: str
 
     async def wait_idle(self) -> None: ...
+    async def wait_stuck(self, patience_s: float) -> None: ...
     async def wait_unused(self, patience_s: float) -> None: ...
 
 
@@ -116,17 +123,9 @@ class Run:
 
     async def _mind(self, job: int) -> None:
         """What happens beside watching."""
-        await asyncio.gather(self._cancel_when_interrupted(job), self._say_why_nothing_runs(job))
-
-    async def _say_why_nothing_runs(self, job: int) -> None:
-        """No silent stall: a need that no worker meets is said, once."""
-        await asyncio.sleep(STALLED_S)
-        try:
-            counts = (await self._client.job(job)).counts
-            if counts.ready and not counts.running and not counts.offered:
-                self._screen.note(f"job {job}: {(await self._client.explain(str(job))).summary}")
-        except TercelError:
-            return  # watching says what is wrong with the manager
+        await asyncio.gather(
+            self._cancel_when_interrupted(job), say_why_nothing_runs(self._client, self._screen, [job])
+        )
 
     async def _cancel_when_interrupted(self, job: int) -> None:
         await self._signals.wait(1)
@@ -219,25 +218,41 @@ async def _running_manager(screen: Screen) -> AsyncClient | None:
 
 
 async def _stay_for_others(client: AsyncClient, screen: Screen, embedded: Embedded, signals: Signals) -> None:
-    """Other commands may have handed jobs to the manager in this process: it ends when they are done."""
+    """The manager in this process may have jobs of other commands and of earlier runs: it ends when they are done.
+
+    What this machine cannot run (a leftover that needs more memory, or a directory that is gone) is not waited for:
+    it would keep every later `run` from ending.
+    """
     signals.forget()
     known = -1
     # Again if whoever was connected has handed in another one.
     while not signals.arrived and (newest := await _newest_job(client)) > known:
         known = newest
-        if others := (await client.status()).jobs:
+        others = (await client.status()).jobs
+        await client.aclose()  # so that whoever is connected now is somebody else
+        if others:
             screen.warn(
                 f"{count(others, 'other job')} still under way in this manager: staying until done "
                 "(Ctrl-C leaves; they go on with the next one)"
             )
-            await first_of(embedded.wait_idle(), signals.wait(1))
-        await client.aclose()
+            ended = await first_of(embedded.wait_idle(), embedded.wait_stuck(STALLED_S), signals.wait(1))
+            if ended == 1:
+                await _say_what_is_stuck(client, screen)
         await first_of(embedded.wait_unused(READING_S), signals.wait(1))
 
 
 async def _newest_job(client: AsyncClient) -> int:
     page = await client.jobs(limit=1, all=True)
     return page.jobs[0].id if page.jobs else 0
+
+
+async def _say_what_is_stuck(client: AsyncClient, screen: Screen) -> None:
+    page = await client.jobs(limit=MOST_STUCK)
+    for job in page.jobs:
+        screen.warn(f"job {job.id} is left: {(await client.explain(str(job.id))).summary}")
+    ids = " ".join(str(job.id) for job in page.jobs)
+    screen.note(f"with `tercel up` running, `tercel cancel {'all' if page.more else ids}` gives up on that")
+    await client.aclose()
 
 
 async def _beside(

@@ -6,7 +6,8 @@ has "schema": 1. Notes for people ("tercel: …") and progress go to stderr in b
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import click
 import msgspec
@@ -26,6 +27,10 @@ _COLOURS = {
 }
 
 
+class Unwritable(Exception):
+    """What was to be printed cannot be: a full disk under `> file`. Nobody's bug, and not the manager's fault."""
+
+
 class Screen:
     """Where a command's words go. Also carries the options that every command takes."""
 
@@ -39,7 +44,8 @@ class Screen:
     def tell(self, lines: str | Iterable[str]) -> None:
         """A result, for people."""
         if not self.json:
-            click.echo(lines if isinstance(lines, str) else "\n".join(lines))
+            with _writing("stdout"):
+                click.echo(lines if isinstance(lines, str) else "\n".join(lines))
 
     def emit(self, document: msgspec.Struct | Mapping[str, object], **more: object) -> None:
         """A result, for programs: one line of JSON."""
@@ -76,10 +82,23 @@ class Screen:
 
 def write_stdout(data: bytes) -> None:
     """Bytes as they are, at once: whoever follows a task wants to see them now."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    with _writing("stdout"):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
 def write_stderr(data: bytes) -> None:
-    sys.stderr.buffer.write(data)
-    sys.stderr.buffer.flush()
+    with _writing("stderr"):
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
+
+
+@contextmanager
+def _writing(stream: str) -> Iterator[None]:
+    """A reader that left is another matter: see `main`."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Unwritable(f"cannot write to {stream}: {error.strerror}") from None

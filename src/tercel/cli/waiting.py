@@ -1,5 +1,6 @@
 """Waiting for jobs and tasks, through restarts of the manager, and telling how they ended."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 
@@ -15,6 +16,9 @@ from tercel.sdk.client import AsyncClient
 from tercel.wire.api import Counts, TaskView
 
 MOST_FAILURES = 5
+MOST_EXPLAINED = 5
+STALLED_S = 3.0
+"""A job of which nothing runs by then gets an explanation."""
 _FIELDS = Counts.__struct_fields__
 
 
@@ -35,6 +39,17 @@ async def wait_for(
     client: AsyncClient, screen: Screen, chosen: Sequence[Chosen]
 ) -> list[tuple[Chosen, Counts]]:
     """Wait until everything chosen has ended. Returns how, for each."""
+    minding = asyncio.create_task(say_why_nothing_runs(client, screen, [choice.job for choice in chosen]))
+    try:
+        return await _wait_for(client, screen, chosen)
+    finally:
+        minding.cancel()
+        await asyncio.gather(minding, return_exceptions=True)
+
+
+async def _wait_for(
+    client: AsyncClient, screen: Screen, chosen: Sequence[Chosen]
+) -> list[tuple[Chosen, Counts]]:
     results: list[tuple[Chosen, Counts]] = []
     whole = [choice for choice in chosen if choice.tasks is None]
     parts = [choice for choice in chosen if choice.tasks is not None]
@@ -48,6 +63,18 @@ async def wait_for(
         for choice in parts:
             results.append((choice, await _wait_for_tasks(client, screen, choice)))
     return results
+
+
+async def say_why_nothing_runs(client: AsyncClient, screen: Screen, jobs: Iterable[int]) -> None:
+    """No silent stall: a need that no worker meets is said, once."""
+    await asyncio.sleep(STALLED_S)
+    try:
+        for job in list(dict.fromkeys(jobs))[:MOST_EXPLAINED]:
+            counts = (await client.job(job)).counts
+            if counts.ready and not counts.running and not counts.offered:
+                screen.note(f"job {job}: {(await client.explain(str(job))).summary}")
+    except TercelError:
+        return  # watching says what is wrong with the manager
 
 
 def exit_code(counts: Iterable[Counts]) -> int:
@@ -73,6 +100,8 @@ async def say_failures(
 def failure(task: TaskView) -> str:
     """`37.12 failed: exit code 3: No such file`."""
     last = (task.stderr or "").strip().rpartition("\n")[2].strip()
+    if task.why.endswith(f": {last.removeprefix('tercel: ')}"):
+        last = ""  # Tercel's own note on a program that could not be started is in both
     parts = [f"{task.id} {task.state}", plain(task.why), plain(last)[:200]]
     return ": ".join(part for part in parts if part)
 

@@ -72,7 +72,7 @@ class Worker:
         """Whether the manager welcomed it on this link, or the last one."""
         self._joined_at = 0.0
         self._clogged = False
-        self._runner_stopped = False
+        self._runner_stop: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
         self._failed = asyncio.Event()
         self._stop_asked = asyncio.Event()
@@ -259,10 +259,11 @@ class Worker:
             log.warning("Leaving without an acknowledgement.%s", self._what_waits())
 
     async def _stop_runner(self) -> None:
-        if not self._runner_stopped:
-            self._runner_stopped = True
+        """Whoever asks waits for the same stop. One who is cancelled does not end it: reports still come from it."""
+        if self._runner_stop is None:
             self._agent.drain()  # or the reports of what is ended now would make room for the next
-            await self._runner.stop()
+            self._runner_stop = asyncio.ensure_future(self._runner.stop())
+        await asyncio.shield(self._runner_stop)
 
     # -- from the manager ---------------------------------------------------------------------------------
 

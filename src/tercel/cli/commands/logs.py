@@ -7,7 +7,7 @@ from contextlib import aclosing
 import click
 
 from tercel.cli.lazy import Command
-from tercel.cli.outputs import labelled
+from tercel.cli.outputs import labelled, written
 from tercel.cli.screen import Screen, write_stdout
 from tercel.cli.selecting import Chosen, each_task, existing, one_task, resolve
 from tercel.cli.talking import talk
@@ -34,11 +34,13 @@ def command(screen: Screen, select: tuple[str, ...], follow: bool, stderr: bool,
 
     async def ask(client: AsyncClient) -> None:
         chosen = await resolve(client, select, ended=True)
-        if follow and (len(chosen) != 1 or one_task(await _only_task(client, chosen[0])) is None):
+        if follow or not label:
+            chosen = [await _only_task(client, choice) for choice in chosen]
+        if follow and (len(chosen) != 1 or one_task(chosen[0]) is None):
             raise UsageError("--follow works on one task: choose it, as in 37.99", "select")
         for choice in chosen:
             if follow or (one_task(choice) is not None and not label):
-                await _one(client, screen, await _only_task(client, choice), stderr, follow)
+                await _one(client, screen, choice, stderr, follow)
             else:
                 await _many(client, screen, choice, stderr, label)
 
@@ -88,8 +90,8 @@ async def _many(client: AsyncClient, screen: Screen, choice: Chosen, stderr: boo
         if text:
             screen.emit({"id": task.id, "stream": "stderr" if stderr else "stdout", "text": text})
             if not screen.json:
-                data = (labelled(task.id, text) if label else text).encode(errors="replace")
-                await asyncio.to_thread(write_stdout, data)
+                data = await written(client, task, "err" if stderr else "out")
+                await asyncio.to_thread(write_stdout, labelled(task.id, data) if label else data)
 
 
 def _say_about(screen: Screen, view: TaskView, stderr: bool, seen: bool) -> None:

@@ -25,5 +25,7 @@ def command(screen: Screen, select: tuple[str, ...]) -> None:
         done = await client.retry(chosen)
         screen.emit({"retried": done.count})
         screen.tell(f"{count(done.count, 'task')} will run again")
+        if not done.count:
+            screen.note("no chosen task has failed; cancelled ones run again if they are named, as in 37.0-9")
 
     talk(screen, ask)
