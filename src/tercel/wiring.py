@@ -73,15 +73,15 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 class Serving:
     """A manager that runs."""
 
-    def __init__(
-        self, manager: Manager, keys: "_Keys", door: "_Door", access: Path, resumed_tasks: int
-    ) -> None:
+    def __init__(self, manager: Manager, keys: "_Keys", door: "_Door", access: Path) -> None:
         self.url = door.url
         self.token = keys.admin
         self.worker_token = keys.worker
         self.access = access
-        self.resumed_tasks = resumed_tasks
-        """Unfinished tasks found in its directory when it started."""
+        jobs = manager.machine.jobs.values()
+        self.resumed_jobs = [job.id for job in jobs]
+        """Found unfinished in its directory when it started; and how many tasks that leaves to do."""
+        self.resumed_tasks = sum(job.task_count - job.ended_count for job in jobs)
         self.worker: Worker | None = None
         """The one in this process, if any."""
         self._work: asyncio.Task[None] | None = None
@@ -137,7 +137,6 @@ async def serving(
         for token in keys.tokens():
             tokens.add_own(token)
         with closing(Manager(options, store, loaded)) as manager:
-            resumed = sum(job.task_count - job.ended_count for job in manager.machine.jobs.values())
             async with _listening(options, manager, tokens) as door, _running(manager.run()):
                 access = Access(
                     url=door.url,
@@ -147,7 +146,7 @@ async def serving(
                     data=str(options.data),
                 )
                 with _access_file(access) as path:
-                    served = Serving(manager, keys, door, path, resumed)
+                    served = Serving(manager, keys, door, path)
                     if local_worker is None:
                         yield served
                     else:

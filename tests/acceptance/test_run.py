@@ -95,7 +95,7 @@ async def test_sigterm_leaves_the_rest_to_the_next_one(lab: Lab) -> None:
     (lab.work / "go").touch()
     after = lab.run("run", "true")
     assert after.returncode == 0
-    assert "4 unfinished tasks of earlier jobs will run as well" in after.stderr
+    assert "4 unfinished tasks of earlier jobs (1) come first" in after.stderr
     assert lab.runs().keys() == names(1, 4)
 
 
@@ -113,7 +113,7 @@ async def test_a_killed_run_is_finished_by_the_next_and_what_was_done_is_not_red
     after = lab.run("run", "echo", "mine")
     assert after.returncode == 0, after.stderr
     assert after.stdout == "mine\n"
-    assert "6 unfinished tasks of earlier jobs will run as well" in after.stderr
+    assert "6 unfinished tasks of earlier jobs (1) come first" in after.stderr
     assert lab.runs() == dict.fromkeys(names(1, 10), 1)
     assert lab_records(lab) == 11
 

@@ -144,6 +144,8 @@ def test_last_is_the_newest_job_even_if_it_has_ended(tercel: Tercel, manager: Fa
     manager.says("GET", "/v1/jobs", api.JobList(jobs=[job(41)], more=True))
     manager.says("GET", "/v1/jobs/41", job(41))
     assert tercel("show", "last", "--json").json["id"] == 41
+    manager.says("GET", "/v1/jobs/41/tasks/5", task(5))
+    assert tercel("show", "last.5", "--json").json["task"] == 5
     assert manager.requests[0].query == {"limit": ["1"], "all": ["true"]}
 
 

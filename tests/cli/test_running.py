@@ -317,7 +317,7 @@ async def test_what_a_killed_run_left_is_finished_by_the_next() -> None:
     Path("go").touch()
     code, out, err = finish(real("run", "--", "echo", "hello"))
     assert (code, out) == (0, "hello\n")
-    assert "2 unfinished tasks of earlier jobs will run as well" in err
+    assert "2 unfinished tasks of earlier jobs (1) come first" in err
     assert Path("0").exists() and Path("1").exists()
 
 

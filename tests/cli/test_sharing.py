@@ -1,5 +1,6 @@
 """Several `tercel run` on one directory: one has the manager, the others use it, and nobody is left alone."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -62,6 +63,9 @@ async def test_a_job_that_comes_while_the_first_run_is_leaving_is_stayed_for(
             nonlocal under_way
             steps.append(f"until idle, {under_way} under way")
             under_way = 0
+
+        async def wait_stuck(self, patience_s: float) -> None:
+            await asyncio.Event().wait()
 
         async def wait_unused(self, patience_s: float) -> None:
             nonlocal newest, under_way

@@ -19,6 +19,7 @@ from tercel.core.selectors import MAX_ID, MAX_JOBS_IN_RANGE, Selector, parse_sel
         ("37.0-9,12", Selector(37, 37, ((0, 9), (12, 12)))),
         ("37.12,0-9,10,11", Selector(37, 37, ((0, 12),))),
         ("last", Selector(word="last")),
+        ("last.0-9,12", Selector(word="last", tasks=((0, 9), (12, 12)))),
         ("all", Selector(word="all")),
     ],
 )
@@ -47,6 +48,8 @@ def test_what_people_write_is_understood(text: str, selected: Selector) -> None:
         "1-2.3",
         "Last",
         "first",
+        "all.0",
+        "last.",
         "1 2",
         "1\0",
         "1.2\0",

@@ -96,9 +96,8 @@ def _open_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(
-                os.open(os.devnull, os.O_RDWR), True
-            )  # it gets the lowest free number: this one
+            opened = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
+            os.set_inheritable(opened, True)
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - for good
 
 

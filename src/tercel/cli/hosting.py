@@ -21,6 +21,7 @@ from tercel.wiring import Serving, serving, work
 from tercel.worker.options import WorkerOptions
 from tercel.worker.service import Worker
 
+MOST_NAMED = 5
 WORKER_TOKEN_FILE = "worker.token"  # noqa: S105 - a file's name
 
 
@@ -77,7 +78,12 @@ async def embedded_manager(screen: Screen) -> AsyncIterator[Serving]:
     options = ManagerOptions(data=data, port=0)
     async with serving(options, WorkerOptions(dir=data / "worker")) as served:
         if served.resumed_tasks:
-            screen.note(f"{count(served.resumed_tasks, 'unfinished task')} of earlier jobs will run as well")
+            jobs = ", ".join(map(str, served.resumed_jobs[:MOST_NAMED]))
+            more = ", …" if len(served.resumed_jobs) > MOST_NAMED else ""
+            screen.note(
+                f"{count(served.resumed_tasks, 'unfinished task')} of earlier jobs ({jobs}{more}) come first; "
+                "to be rid of them: tercel cancel, from another terminal"
+            )
         yield served
 
 

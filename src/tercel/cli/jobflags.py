@@ -206,7 +206,7 @@ def _read_lines(source: str) -> tuple[list[str], list[int], int]:
             lines.append(line)
             numbers.append(number)
     if not lines:
-        raise UsageError(f"{source} has no lines to run", "each_line")
+        raise UsageError(f"{'stdin' if source == '-' else source} has no lines to run", "each_line")
     return lines, numbers, len(every) - len(lines)
 
 

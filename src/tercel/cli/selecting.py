@@ -1,4 +1,4 @@
-"""What people choose (37, 37.0-9, 1-5,9, last, all) -> jobs and tasks."""
+"""What people choose (37, 37.0-9, 1-5,9, last, last.0, all) -> jobs and tasks."""
 
 from collections.abc import AsyncGenerator, Iterable
 from typing import NamedTuple
@@ -39,12 +39,11 @@ async def resolve(client: AsyncClient, words: Iterable[str], *, ended: bool) -> 
     chosen: list[Chosen] = []
     for text in split(words):
         selector = parse_selector(text)
-        if selector.tasks is not None:
-            chosen.append(Chosen(selector.first, IntervalSet(selector.tasks)))
-        elif selector.word == "" and selector.first == selector.last:
-            chosen.append(Chosen(selector.first))
+        tasks = IntervalSet(selector.tasks) if selector.tasks is not None else None
+        if selector.word == "" and selector.first == selector.last:
+            chosen.append(Chosen(selector.first, tasks))
         else:
-            chosen += [Chosen(job) for job in await _jobs(client, selector, ended)]
+            chosen += [Chosen(job, tasks) for job in await _jobs(client, selector, ended)]
     return list({str(choice): choice for choice in chosen}.values())
 
 

@@ -1,4 +1,4 @@
-"""Selectors as people write them: 37 · 37.99 · 37.0-9 · 37.0-9,12 · last · all · comma or space between jobs 1-5."""
+"""Selectors as people write them: 37 · 37.99 · 37.0-9 · 37.0-9,12 · last · last.5 · all · comma or space between jobs 1-5."""
 
 import re
 
@@ -9,7 +9,7 @@ from tercel.core.intervals import IntervalSet, Range
 
 MAX_ID = 2**53
 _JOBS = re.compile(r"(\d{1,16})(?:-(\d{1,16}))?")
-_TASKS = re.compile(r"(\d{1,16})\.([\d,\-]+)")
+_TASKS = re.compile(r"(\d{1,16}|last)\.([\d,\-]+)")
 MAX_JOBS_IN_RANGE = 1_000_000
 
 
@@ -34,7 +34,10 @@ def parse_selector(text: str) -> Selector:
             if first <= last <= MAX_ID and last - first < MAX_JOBS_IN_RANGE:
                 return Selector(first, last)
         elif match := _TASKS.fullmatch(text):
-            return Selector(int(match[1]), int(match[1]), tuple(parse_tasks(match[2], text)))
+            tasks = tuple(parse_tasks(match[2], text))
+            if match[1] == "last":
+                return Selector(word="last", tasks=tasks)
+            return Selector(int(match[1]), int(match[1]), tasks)
     raise UsageError(f"{text[:80]!r} selects nothing: write 37, 37.99, 37.0-9, 1-5, last or all", "select")
 
 

@@ -185,13 +185,8 @@ async def _resolve(manager: Manager, who: Identity, selection: Selection) -> lis
 async def _resolve_one(manager: Manager, who: Identity, selector: Selector, text: str) -> list[Chosen]:
     if selector.word == "all":
         return [(job.id, None) for job in list(manager.machine.jobs.values()) if who.may_see(job.row)]
-    if selector.word == "last":
-        rows = manager.store.jobs(owner=who.sees_only, before=None, limit=1)
-        if not rows:
-            raise NotFound("there is no job yet", "select")
-        return [(rows[0].id, None)]
     if selector.first == selector.last:
-        row = find_job(manager, who, selector.first, "select")
+        row = _newest(manager, who) if selector.word else find_job(manager, who, selector.first, "select")
         if selector.tasks is None:
             return [(row.id, None)]
         known = IntervalSet(selector.tasks).intersection(IntervalSet(row.ranges))
@@ -202,6 +197,13 @@ async def _resolve_one(manager: Manager, who: Identity, selector: Selector, text
     if not ids:
         raise NotFound(f"there is no job among {text[:80]}", "select")
     return [(id, None) for id in ids]
+
+
+def _newest(manager: Manager, who: Identity) -> JobRow:
+    rows = manager.store.jobs(owner=who.sees_only, before=None, limit=1)
+    if not rows:
+        raise NotFound("there is no job yet", "select")
+    return rows[0]
 
 
 def _ids_between(manager: Manager, who: Identity, first: int, last: int) -> list[int]:
