@@ -144,6 +144,7 @@ async def serving(
                     worker_token=keys.worker,
                     pid=os.getpid(),
                     data=str(options.data),
+                    embedded=options.embedded,
                 )
                 with _access_file(access) as path:
                     served = Serving(manager, keys, door, path)

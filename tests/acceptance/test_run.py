@@ -118,6 +118,24 @@ async def test_a_killed_run_is_finished_by_the_next_and_what_was_done_is_not_red
     assert lab_records(lab) == 11
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "told to leave"])
+async def test_a_run_whose_manager_went_with_another_run_takes_its_place(
+    lab: Lab, how: signal.Signals
+) -> None:
+    first = lab.tercel("run", "--array", "0-1", "--", "sh", "-c", LASTING)
+    await lab.ran(*names(1, 2))
+    second = lab.tercel("run", "--array", "0-3", "--", "sh", "-c", f"{RECORD}; echo $TERCEL_JOB_ID")
+    await second.says("job 2: 4 tasks")
+    first.signal(how)
+    await first.ended()
+    await second.says("this one goes on in its place")
+    (lab.work / "go").touch()
+    assert await second.ended() == 0
+    assert "job 2: 4 finished" in second.said
+    assert lab.runs().keys() == names(1, 2) | names(2, 4)
+    assert lab_records(lab) == 6
+
+
 def lab_records(lab: Lab) -> int:
     lab.data = Path(lab.env["XDG_DATA_HOME"]) / "tercel"
     return int(lab.store("SELECT count(*) FROM outcome WHERE state = 1")[0][0])

@@ -9,6 +9,7 @@
     talking    one command's conversation with the manager
     waiting    for jobs and tasks to end, through restarts of the manager
     running    what `tercel run` does
+    sharing    which manager it uses: one that is there, one in this process, or one in the place of another run's
     outputs    what tasks wrote, in batches, as they end
     progress   how far a job is: plain lines, or a bar (bar) on a terminal
     services   processes that stay: event loop, signals

@@ -21,7 +21,6 @@ from tercel.wiring import Serving, serving, work
 from tercel.worker.options import WorkerOptions
 from tercel.worker.service import Worker
 
-MOST_NAMED = 5
 WORKER_TOKEN_FILE = "worker.token"  # noqa: S105 - a file's name
 
 
@@ -66,7 +65,7 @@ async def join(screen: Screen, url: str, token: str, options: WorkerOptions) -> 
 
 
 @asynccontextmanager
-async def embedded_manager(screen: Screen) -> AsyncIterator[Serving]:
+async def embedded_manager() -> AsyncIterator[Serving]:
     """A manager and a worker inside `tercel run`.
 
     It uses the default data directory: what it leaves unfinished goes on, and what it did can be looked at, with the
@@ -75,15 +74,8 @@ async def embedded_manager(screen: Screen) -> AsyncIterator[Serving]:
     log_to_stderr(logging.WARNING)
     hide_secrets()
     data = data_dir()
-    options = ManagerOptions(data=data, port=0)
+    options = ManagerOptions(data=data, port=0, embedded=True)
     async with serving(options, WorkerOptions(dir=data / "worker")) as served:
-        if served.resumed_tasks:
-            jobs = ", ".join(map(str, served.resumed_jobs[:MOST_NAMED]))
-            more = ", …" if len(served.resumed_jobs) > MOST_NAMED else ""
-            screen.note(
-                f"{count(served.resumed_tasks, 'unfinished task')} of earlier jobs ({jobs}{more}) come first; "
-                "to be rid of them: tercel cancel, from another terminal"
-            )
         yield served
 
 

@@ -35,6 +35,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     """Of the manager."""
     data: str
     """The manager's directory."""
+    embedded: bool = False
+    """Inside a `tercel run`, and gone with it."""
 
 
 def write_access(access: Access, path: Path | None = None) -> Path:

@@ -15,3 +15,5 @@ class ManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Workers are heard at least this often; three missed beats close a link."""
     grace_s: float = 60.0
     """How long a worker may be away before its tasks are given to others."""
+    embedded: bool = False
+    """Inside a `tercel run`, and gone with it."""

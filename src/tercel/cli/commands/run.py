@@ -9,9 +9,10 @@ import click
 from tercel.cli.codes import OK
 from tercel.cli.jobflags import JobFlags, job_options, read_order, say_skipped, show_order
 from tercel.cli.lazy import Command
-from tercel.cli.running import named_server, run_order
+from tercel.cli.running import run_order
 from tercel.cli.screen import Screen
 from tercel.cli.services import run_service
+from tercel.cli.sharing import named_server
 from tercel.core.errors import Unreachable, UsageError
 from tercel.links.access import find_server
 
