@@ -26,6 +26,7 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("TERCEL_")}
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed Tercel is compiled
         for name in ("XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
             directory = root / name.lower()
             directory.mkdir(exist_ok=True, mode=0o700)
