@@ -1,7 +1,7 @@
 """The real core and the real worker's agent through thousands of bad days (DESIGN.md section 3).
 
 pytest tests/simulation --seed 4711             replays one seed (or TERCEL_SIM_SEED=4711, from anywhere)
-TERCEL_SIM_SEEDS=200000 pytest tests/simulation -n 2 -k promises           a long soak
+TERCEL_SIM_SEEDS=200000 pytest tests/simulation -n 2 -k every_promise      a long soak
 TERCEL_SIM_FIRST=1000000 TERCEL_SIM_SEEDS=50000 …                          of seeds never tried before
 """
 
