@@ -140,6 +140,46 @@ def test_the_report_of_a_forgotten_worker_is_still_taken() -> None:
     assert not one.knows("w", lease.id)
 
 
+def _rivals() -> tuple[Machine, int, int]:
+    """Attempts of one task at v, given up as lost, and at w, which is away since 70 and may never have heard of it."""
+    one = machine()
+    one.on_accepted(row(1))
+    attempts = []
+    for worker, now in (("v", 0.0), ("w", 65.0)):
+        one.on_hello(worker, "1", INFO, [], now)
+        attempts += [effect.lease.id for effect in played(one) if isinstance(effect, Offered)]
+        one.on_link_closed(worker, now + 5.0)
+        one.tick(65.0)
+    return one, *attempts
+
+
+def _returned(one: Machine, attempt: int) -> list[int]:
+    """v is back and still runs the attempt. Returns what it is to drop."""
+    one.on_hello("v", "1", INFO, [Held(1, 0, attempt, True, False)], 80.0)
+    (drop,) = [effect.drop for effect in played(one) if isinstance(effect, Welcomed)]
+    return drop
+
+
+def test_an_attempt_that_runs_is_not_dropped_for_one_whose_worker_is_away() -> None:
+    one, old, new = _rivals()
+    assert _returned(one, old) == []
+    assert one.jobs[1].flights[0].attempt == old
+    one.on_hello("w", "1", INFO, [Held(1, 0, new, True, False)], 90.0)
+    assert [effect.drop for effect in played(one) if isinstance(effect, Welcomed)] == [[new]]
+    assert violations(one) == []
+
+
+@pytest.mark.parametrize(("now", "who"), [(100.0, "w"), (131.0, "v")], ids=["within its grace", "after it"])
+def test_what_gave_way_counts_again_if_the_other_ends_without_a_result(now: float, who: str) -> None:
+    one, old, _ = _rivals()
+    _returned(one, old)
+    one.tick(now)
+    one.on_reports("v", [Report(1, 0, old, End.INTERRUPTED, 0, 0.0, 1.0, 0.0, 0)], now)
+    played(one)
+    assert one.jobs[1].flights[0].worker.id == who
+    assert violations(one) == []
+
+
 def _refused(one: Machine, worker: str, now: float) -> None:
     """Job 1, by a worker that then leaves."""
     one.on_hello(worker, "1", INFO, [], now)

@@ -120,9 +120,25 @@ class Books:
         if flight.running_since is not None:
             job.running -= 1
         del job.flights[task]
-        job.ready.add(task)
+        self._free(job, task)
         self._close(flight, again=False)
         self.effects.append(Progressed(job.id, [], []))
+
+    def _free(self, job: Job, task: int) -> None:
+        """Nobody has the task any more: it is ready, unless an attempt of it gave way whose worker may still come back."""
+        for stray in job.strays.get(task, ()):
+            worker = stray.worker
+            if worker.since == stray.gave_way_at and not worker.online and not worker.given_up:
+                self._promote(stray, worker)
+                return
+        job.ready.add(task)
+
+    def _promote(self, stray: Flight, worker: Worker) -> None:
+        """A stray is the attempt that counts again."""
+        self._forget_stray(stray)
+        stray.worker, stray.running_since, stray.gave_way_at = worker, None, None
+        stray.job.flights[stray.task] = stray
+        worker.board(stray)
 
     def _abandon(self, flight: Flight) -> None:
         """The task is settled without this attempt, which only still occupies its worker."""

@@ -51,7 +51,17 @@ class LeaseBook:
 class Flight:
     """One attempt under way, as far as the manager knows."""
 
-    __slots__ = ("attempt", "ending", "job", "lease", "recalled", "running_since", "task", "worker")
+    __slots__ = (
+        "attempt",
+        "ending",
+        "gave_way_at",
+        "job",
+        "lease",
+        "recalled",
+        "running_since",
+        "task",
+        "worker",
+    )
 
     def __init__(self, job: "Job", task: int, attempt: int, worker: "Worker", lease: LeaseBook) -> None:
         self.job = job
@@ -65,6 +75,8 @@ class Flight:
         """Asked back; it comes back or is reported."""
         self.ending = False
         """Its task is concluded already; it only still occupies its worker."""
+        self.gave_way_at: float | None = None
+        """A stray because an older attempt came back while this one's worker was away, since then."""
 
     @property
     def state(self) -> TaskState:
@@ -164,6 +176,7 @@ class Worker:
         "completed",
         "draining",
         "flights",
+        "given_up",
         "id",
         "info",
         "instance",
@@ -187,6 +200,8 @@ class Worker:
         self.online = False
         self.draining = False
         self.reported_state = WorkerState.AVAILABLE
+        self.given_up = False
+        """Offline for longer than the grace time, or for good: what it held is others' by now."""
         self.lost_at: float | None = None
         """Offline: when its tasks will be (or were) given up."""
         self.since = now

@@ -112,7 +112,7 @@ class Machine(Books):
             self._forgive_refusals(id)
             worker.draining, worker.note = False, ""
         worker.instance, worker.info, worker.capacity = instance, info, info.capacity
-        worker.online, worker.lost_at, worker.since = True, None, now
+        worker.online, worker.lost_at, worker.since, worker.given_up = True, None, now, False
         worker.reported_state = WorkerState.AVAILABLE
         holds = {h.attempt: h for h in held}
         for flight in list(worker.flights.values()):
@@ -151,21 +151,32 @@ class Machine(Books):
         return not flight.ending
 
     def _reclaim(self, worker: Worker, held: Held) -> Flight | None:
-        """An attempt given up as lost is back: take it up again unless the task went elsewhere.
+        """An attempt given up as lost is back: take it up again unless the task is in better hands.
 
         Also if it has ended: until its report is here, the task must not be given to anybody.
         """
         job = self.jobs.get(held.job)
         stray = self._find_stray(job, held.task, held.attempt, worker.id)
-        if job is None or stray is None or held.task not in job.ready or job.cap_room <= 0:
-            return None  # a stray stays one: if it is reported after all, that counts
-        self._forget_stray(stray)
-        job.ready.discard(held.task)
-        stray.worker, stray.running_since = worker, None
-        job.flights[held.task] = stray
-        worker.board(stray)
+        if job is None or stray is None:
+            return None
+        current = job.flights.get(held.task)
+        if current is not None:
+            if held.ended or current.worker.online:
+                return None  # a stray stays one: if it is reported after all, that counts
+            self._give_way(current)
+        elif held.task in job.ready and job.cap_room > 0:
+            job.ready.discard(held.task)
+        else:
+            return None
+        self._promote(stray, worker)
         self._settle(job)
         return stray
+
+    def _give_way(self, flight: Flight) -> None:
+        """To an attempt that is known to go on, while this one's worker is away and may never have heard of it."""
+        del flight.job.flights[flight.task]
+        self._stray(flight)
+        flight.gave_way_at = flight.worker.since
 
     def on_presence(self, id: str, state: WorkerState, capacity: Needs, now: float) -> None:
         worker = self.workers[id]
@@ -347,7 +358,7 @@ class Machine(Books):
             if not flight.ending:
                 self._requeue(flight, TaskEvent.LOSE)
                 self._settle(flight.job)
-        worker.online, worker.since = False, now
+        worker.online, worker.since, worker.given_up = False, now, True
         worker.note = "left"
         self._set_deadline(worker, now)
 
@@ -369,6 +380,7 @@ class Machine(Books):
             worker = self.workers.get(id)
             if worker is None or worker.lost_at != at:
                 continue  # it came back, or its deadline was moved
+            worker.given_up = True
             if worker.flights:
                 self._lose(worker)
             elif now - worker.since >= FORGET_OFFLINE_S:
@@ -386,7 +398,7 @@ class Machine(Books):
                 job = jobs[flight.job.id] = flight.job
                 self._stray(flight, release=False)
                 del job.flights[flight.task]
-                job.ready.add(flight.task)
+                self._free(job, flight.task)
         for job in jobs.values():
             self.effects.append(Progressed(job.id, [], []))
             self._settle(job)
