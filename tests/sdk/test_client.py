@@ -276,3 +276,14 @@ async def test_a_manager_that_moved_is_found_by_its_new_access_file(manager: Fak
         with fake_manager() as moved:
             moved.says("GET", "/v1/status", STATUS)
             assert await client.status() == STATUS
+
+
+async def test_without_a_token_it_matters_first_whether_anybody_answers(manager: FakeManager) -> None:
+    manager.says("GET", "/v1/health", api.Health(ok=True, version="1"))
+    named = manager.url.replace("127.0.0.1", "localhost")
+    async with AsyncClient(named) as client:
+        with pytest.raises(UsageError, match="there is no token for"):
+            await client.status()
+    async with AsyncClient("http://127.0.0.1:1") as client:
+        with pytest.raises(Unreachable, match="refused"):
+            await client.status()

@@ -24,6 +24,17 @@ DEFAULT_PORT = 7717
 _MOST_BYTES = 64 * 1024
 
 
+class NoToken(UsageError):
+    """A manager is named, and nothing tells a token for it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"there is no token for {url}: put it into a file of mode 0600 and set TERCEL_TOKEN_FILE "
+            "(an admin makes one with: tercel token create)"
+        )
+        self.url = url
+
+
 class Access(msgspec.Struct, frozen=True, kw_only=True):
     """What the access file says."""
 
@@ -95,7 +106,7 @@ def read_token(path: Path) -> str:
 def find_server(server: str | None, token: str | None, *, worker: bool = False) -> tuple[str, str]:
     """(address, token) of the manager to speak to. `worker` asks for the token that workers use.
 
-    Raises Unreachable if no manager is named and none runs here, UsageError if one is named without a token.
+    Raises Unreachable if no manager is named and none runs here, NoToken if one is named without.
     """
     token = token or _token_from_environment()
     server = server or os.environ.get("TERCEL_SERVER")
@@ -106,10 +117,7 @@ def find_server(server: str | None, token: str | None, *, worker: bool = False) 
             return url, token
         if access is not None and access.url == url:
             return url, access.worker_token if worker else access.token
-        raise UsageError(
-            f"there is no token for {url}: put it into a file of mode 0600 and set TERCEL_TOKEN_FILE "
-            "(an admin makes one with: tercel token create)"
-        )
+        raise NoToken(url)
     if access is None:
         raise Unreachable(
             "no manager runs here: start one with `tercel up`, or name one with --server URL or TERCEL_SERVER"

@@ -30,7 +30,7 @@ from tercel.core.errors import (
 )
 from tercel.core.model import Role
 from tercel.core.states import TaskState
-from tercel.links.access import find_server
+from tercel.links.access import NoToken, find_server
 from tercel.sdk.http import Answer, Broken, Transport
 from tercel.sdk.sse import SseParser
 from tercel.wire import api
@@ -246,9 +246,12 @@ class AsyncClient:
     ) -> T:
         content = b"" if body is None else msgspec.json.encode(body)
         try:
-            answer = await self._connected().fetch(
-                method, _target(path, query or {}), content, repeatable=repeatable
-            )
+            transport = self._connected()
+        except NoToken as missing:
+            await _must_answer(missing.url)  # where nobody is, no token would help
+            raise
+        try:
+            answer = await transport.fetch(method, _target(path, query or {}), content, repeatable=repeatable)
         except Unreachable:
             self._doubtful = True
             raise
@@ -286,6 +289,15 @@ class AsyncClient:
             return self._connected() is not old
         except TercelError:
             return True
+
+
+async def _must_answer(url: str) -> None:
+    """Raises Unreachable if nobody does; asks for what needs no token."""
+    transport = Transport(url, "")
+    try:
+        await transport.fetch("GET", "/v1/health", repeatable=True)
+    finally:
+        await transport.aclose()
 
 
 def _target(path: str, query: Query) -> str:

@@ -150,11 +150,9 @@ class Transport:
         self.url = url
         parts = urlsplit(url)
         self._prefix = parts.path
-        self._headers = [
-            ("Host", parts.netloc),
-            ("Authorization", f"Bearer {token}"),
-            ("User-Agent", f"tercel/{__version__}"),
-        ]
+        self._headers = [("Host", parts.netloc), ("User-Agent", f"tercel/{__version__}")]
+        if token:
+            self._headers.append(("Authorization", f"Bearer {token}"))
         self._idle: list[Connection] = []
 
     async def fetch(self, method: str, target: str, body: bytes = b"", *, repeatable: bool) -> Answer:
