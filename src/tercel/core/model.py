@@ -25,13 +25,42 @@ class Needs(msgspec.Struct, frozen=True, array_like=True):
     mem_bytes: int = 0
 
 
+class Function(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A Python function, as a client pickled it. Each task of its job is one Call of it."""
+
+    code: bytes = b""
+    """Pickled by cloudpickle; empty if it is large: then `value` is the key of its pickle."""
+    value: str = ""
+    name: str = ""
+    """For people."""
+    python: str = ""
+    """The version it was pickled under, as in 3.11: another one's bytecode differs."""
+    path: tuple[str, ...] = ()
+    """Directories that its modules are imported from, where they exist."""
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True):
+    """The arguments of one task of a function.
+
+    Values that do not travel with them are named by key, and stand in the pickle as persistent ids. A key is `t37.4` for
+    what task 37.4 returned (which is thereby one of this task's needs) and `b` with a SHA-256 in hex for what a client
+    uploaded.
+    """
+
+    arguments: bytes
+    """Pickle of (args, kwargs)."""
+    values: tuple[str, ...] = ()
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a user submits. Exactly one of `argv`, `line` and (beside it) a list of lines says what is run."""
+    """What a user submits. Exactly one of `argv`, `line`, `function` and (beside it) a list of lines says what is run."""
 
     argv: tuple[str, ...] = ()
     """A program and its arguments, started without a shell."""
     line: str = ""
     """A shell command line; started without a shell where it has no shell syntax."""
+    function: Function | None = None
+    """A Python function, called once per task (see Call)."""
     name: str = ""
     array: str = ""
     """Task numbers as in sbatch: `0-99:2%10`. Empty: one task, number 0 (or one per line)."""
@@ -63,6 +92,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return Program(
             argv=self.argv,
             line=self.line,
+            function=self.function,
             cwd=self.cwd,
             env=self.env,
             task_id_argument=self.task_id_argument,
@@ -77,6 +107,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     argv: tuple[str, ...] = ()
     line: str = ""
+    function: Function | None = None
     cwd: str = ""
     env: dict[str, str] = {}
     task_id_argument: bool = False
@@ -149,6 +180,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """For people: what happened, where the code does not say it."""
     out: Output | None = None
     err: Output | None = None
+    value: Output | None = None
+    """What a function returned (exit code 0) or raised, pickled."""
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):

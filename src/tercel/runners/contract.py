@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from tercel.core.model import Program, Report
+from tercel.core.model import Call, Program, Report
 
 
 class Launch(msgspec.Struct, frozen=True, array_like=True):
@@ -24,6 +24,10 @@ class Launch(msgspec.Struct, frozen=True, array_like=True):
     program: Program
     line: str = ""
     """The task's own command line; overrides the program's argv and line unless empty."""
+    call: Call | None = None
+    """Of a job that is a function."""
+    inputs: dict[str, bytes | str] = {}
+    """The values that `call` and the function name, by key: the bytes themselves, or the path of a file with them."""
 
 
 class Listener(Protocol):

@@ -5,6 +5,8 @@
                                      <-   Welcome(heartbeat, what to drop)      | Refused
       Presence(capacity)             ->                                          every heartbeat
                                      <-   Brief(job) once, then Offer(tasks)    up to the credit and ahead
+      Fetch(key, piece)              ->                                          for calls that refer to values
+                                     <-   Piece(key, data)
       Started(attempts)              ->                                          only for tasks that last
       Segment(output) .. Reports     ->
                                      <-   Ack(attempts)                          after the commit
@@ -19,8 +21,8 @@ Unknown message types are a PeerError; fields are only ever added, at the end, w
 
 import msgspec
 
+from tercel.core.model import Call, Needs, Program, Report, WorkerInfo, WorkerState
 from tercel.core.model import Held as Held
-from tercel.core.model import Needs, Program, Report, WorkerInfo, WorkerState
 
 PROTOCOL = 1
 """Changed only when an older peer could not understand; peers of another number are refused."""
@@ -82,6 +84,13 @@ class TailData(_Message, frozen=True):
     data: bytes
 
 
+class Fetch(_Message, frozen=True):
+    """Ask for one piece of a value that a call refers to by this key; pieces are numbered from 0."""
+
+    key: str
+    number: int
+
+
 class Bye(_Message, frozen=True):
     """The worker leaves and holds nothing it could still report; the reason is for people."""
 
@@ -118,6 +127,8 @@ class Offer(_Message, frozen=True):
     first_attempt: int
     lines: list[str] | None = None
     """One command line per task, if the job has them."""
+    calls: list[Call] | None = None
+    """One per task, if the job is a function's."""
 
 
 class TakeBack(_Message, frozen=True):
@@ -147,12 +158,26 @@ class Drain(_Message, frozen=True):
     """Finish what runs, return what does not, take nothing more, leave."""
 
 
+class Piece(_Message, frozen=True):
+    """The answer to Fetch. A value has at least one piece, which may be empty; all joined are the value."""
+
+    key: str
+    number: int
+    data: bytes
+    """zlib."""
+    last: bool
+    gone: str = ""
+    """Why there is no such value, if there is none."""
+
+
 class Ping(_Message, frozen=True):
     pass
 
 
-FromWorker = Hello | Presence | Started | Reports | Returned | Segment | TailData | Bye
-FromManager = Welcome | Refused | Brief | Offer | TakeBack | Ack | Cancel | Tail | Forget | Drain | Ping
+FromWorker = Hello | Presence | Started | Reports | Returned | Segment | TailData | Fetch | Bye
+FromManager = (
+    Welcome | Refused | Brief | Offer | TakeBack | Ack | Cancel | Tail | Forget | Drain | Piece | Ping
+)
 
 
 class WorkerFrame(msgspec.Struct, frozen=True, array_like=True):
