@@ -12,6 +12,7 @@ DEFAULT_PRIORITY = 1000
 MAX_PRIORITY = 2**32 - 1
 DEFAULT_OUTPUT_LIMIT_BYTES = 10 * 2**20
 MAX_TASKS = 100_000_000
+MAX_BACKOFF_S = 3600.0
 MAX_RANGES = 100_000
 """Of task numbers in one job. Accepting, showing and cancelling it cost its ranges, and others wait meanwhile: half a
 second for so many.
@@ -23,6 +24,48 @@ class Needs(msgspec.Struct, frozen=True, array_like=True):
 
     millicpus: int = 1000
     mem_bytes: int = 0
+
+
+class AfterKind(StrEnum):
+    """How what a task needs must have ended."""
+
+    OK = "ok"
+    """Finished. Failed or cancelled: the task is skipped."""
+    ANY = "any"
+    """Ended, however."""
+    NOTOK = "notok"
+    """At least one of them failed or was cancelled; if all finished, the task is skipped."""
+
+
+class After(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the tasks of a job wait for: tasks of another job."""
+
+    job: int
+    """Its id. In a flow that is being submitted, -1, -2, … are the flow's own jobs, in order."""
+    kind: AfterKind = AfterKind.OK
+    tasks: tuple[Range, ...] = ()
+    """Which of its tasks; empty: all."""
+    each: bool = False
+    """Task i waits for task i only, instead of every task for all."""
+
+
+class OnFailure(StrEnum):
+    """What a task's final failure means for others."""
+
+    SKIP = "skip"
+    """What needs it is skipped, and what needs that; all else goes on."""
+    STOP = "stop"
+    """The whole flow is cancelled."""
+    RUN = "run"
+    """What needs it runs all the same."""
+
+
+class RetryRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How tasks that ended with one of these exit codes are tried again, instead of the job's general way."""
+
+    codes: tuple[int, ...]
+    retries: int
+    backoff_s: float = 0.0
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -72,6 +115,18 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     priority: int = DEFAULT_PRIORITY
     retries: int = 0
     """How often a task that failed by its own doing is tried again."""
+    backoff_s: float = 0.0
+    """Pause before the first retry; twice as long before each further one, up to MAX_BACKOFF_S."""
+    retry_rules: tuple[RetryRule, ...] = ()
+    """For some exit codes other retries; the first rule that names the code counts."""
+    max_fails: str = ""
+    """If more tasks fail than this (`10`, or `5%` of all), the rest of the job is cancelled. Empty: never."""
+    queue: str = ""
+    """Empty: the owner's own."""
+    after: tuple[After, ...] = ()
+    on_failure: OnFailure = OnFailure.SKIP
+    hold: bool = False
+    """Nothing of it starts until it is released."""
     cwd: str = ""
     """Directory to run in; it must exist where the task runs. Empty: the attempt's own sandbox."""
     env: dict[str, str] = {}
