@@ -3,12 +3,12 @@
 A fresh file gets SCHEMA at once; an older one every script in MIGRATIONS from its version on. Both must end
 alike: tests/conformance/test_stores.py compares them, starting from each version that was ever released.
 
-    job ---< line_chunk
+    job ---< line_chunk, call_chunk
      |----< outcome >---- output (by attempt), output_segment (by attempt)
      |----< history >---- the same
      |----< span
      |----< lease >------ worker ---- also named by outcome and history
-    epoch, token          stand alone
+    epoch, token, value_piece   stand alone
 """
 
 import sqlite3
@@ -20,7 +20,7 @@ from tercel.stores.sqlite import queries
 APPLICATION_ID = 0x54455243
 """`TERC`, in the file's header: tells our files from other programs'."""
 
-VERSION = 1
+VERSION = 2
 
 SCHEMA: tuple[str, ...] = (
     """
@@ -55,6 +55,14 @@ SCHEMA: tuple[str, ...] = (
         job INTEGER NOT NULL,
         first INTEGER NOT NULL,  -- the task of the first line; the others follow without a gap
         lines BLOB NOT NULL,     -- msgpack of [line, ...]
+        PRIMARY KEY (job, first)
+    )
+    """,
+    """
+    CREATE TABLE call_chunk (
+        job INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        calls BLOB NOT NULL,     -- msgpack of [Call, ...]
         PRIMARY KEY (job, first)
     )
     """,
@@ -125,7 +133,8 @@ SCHEMA: tuple[str, ...] = (
     CREATE TABLE output (
         attempt INTEGER PRIMARY KEY,
         out BLOB,  -- msgpack of Output
-        err BLOB
+        err BLOB,
+        value BLOB
     )
     """,
     """
@@ -135,6 +144,16 @@ SCHEMA: tuple[str, ...] = (
         number INTEGER NOT NULL,
         data BLOB NOT NULL,
         PRIMARY KEY (attempt, stream, number)
+    )
+    """,
+    # Uploaded by clients; named by what it contains.
+    """
+    CREATE TABLE value_piece (
+        key TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        last INTEGER NOT NULL,   -- 1: the value is whole, and this is its end
+        PRIMARY KEY (key, number)
     )
     """,
     """
@@ -149,7 +168,28 @@ SCHEMA: tuple[str, ...] = (
     """,
 )
 
-MIGRATIONS: dict[int, tuple[str, ...]] = {}
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: (
+        """
+        CREATE TABLE call_chunk (
+            job INTEGER NOT NULL,
+            first INTEGER NOT NULL,
+            calls BLOB NOT NULL,
+            PRIMARY KEY (job, first)
+        )
+        """,
+        "ALTER TABLE output ADD COLUMN value BLOB",
+        """
+        CREATE TABLE value_piece (
+            key TEXT NOT NULL,
+            number INTEGER NOT NULL,
+            data BLOB NOT NULL,
+            last INTEGER NOT NULL,
+            PRIMARY KEY (key, number)
+        )
+        """,
+    ),
+}
 """The statements that make a file of this version one of the next."""
 
 
