@@ -3,12 +3,16 @@
 Paths (all under /v1, all but /v1/health and /v1/openapi.json need `Authorization: Bearer <token>`; a parameter or field
 that is not known is refused):
 
-    POST /jobs              Submission -> Submitted        201; 200 if this key was submitted before
+    POST /jobs              Submission -> Submitted        201; 200 if this key was submitted before; JSON or msgpack
     GET  /jobs              -> JobList                     ?before=ID&limit=N&all=true (ended ones too); newest first
     GET  /jobs/ID           -> JobView
     GET  /jobs/ID/tasks     -> TaskList                    ?tasks=0-9,12&state=failed&after=N&limit=N&outputs=true
     GET  /jobs/ID/tasks/N   -> TaskView                    every attempt, outputs' sizes
     GET  /jobs/ID/tasks/N/logs   -> bytes                  ?stream=out|err&follow=true (chunked until the task has ended)
+    GET  /jobs/ID/values    -> msgpack list of ValueRow    ?tasks=0-999: how those of them that ended did, by number;
+                               of large pages a part: ask again for the others
+    PUT  /values/KEY        bytes -> Stored                KEY is b and the content's SHA-256 in hex; 4 GiB at most
+    GET  /values/KEY        -> bytes                       of such a one, or of what a task returned: t37.4
     POST /cancel            Selection -> Counted           tasks that ended by this
     POST /retry             Selection -> Counted           tasks that will run again
     GET  /explain           -> Explanation                 ?task=37.5 or ?task=37
@@ -28,7 +32,7 @@ Errors are problem details (RFC 9457): Problem, with the status as HTTP code.
 import msgspec
 
 from tercel.core.intervals import Range
-from tercel.core.model import JobSpec, Role, WorkerState
+from tercel.core.model import Call, JobSpec, Role, WorkerState
 from tercel.core.states import TaskState
 
 SCHEMA = 1
@@ -38,6 +42,8 @@ SCHEMA = 1
 class Submission(JobSpec, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     lines: list[str] | None = None
     """One shell command line per task."""
+    calls: list[Call] | None = None
+    """The arguments of each task, for a job with a function."""
     key: str = ""
     """Any text of the client's: sending the same key again gives the same job instead of a second one."""
 
@@ -130,10 +136,28 @@ class TaskList(msgspec.Struct, frozen=True, kw_only=True):
     """More follow: ask again with `after` = the last task's number. With outputs, large ones end a page early."""
 
 
+ValueRow = tuple[int, str, str, int, str, bytes | None, int]
+"""How one task of a function ended: task, state, end, code, note, value, size of the value.
+
+The value is what the function returned (finished) or raised (failed), pickled; None if there is none (size 0) or if it is
+large: then GET /values/t37.4 gives it.
+"""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that is there now."""
+
+    key: str
+    repeated: bool = False
+    """True if it was there already."""
+
+
 class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     select: list[str]
     """37, 37.99, 37.0-9, all, last."""
     reason: str = ""
+    unstarted: bool = False
+    """To cancel: only tasks that have not begun, as far as the manager knows."""
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
