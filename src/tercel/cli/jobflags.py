@@ -1,22 +1,22 @@
-"""The options of `run` and `submit` that describe a job, and the Submission they make.
+"""The options of `run`, `submit` and `sweep` that describe a job, and the Submission they make.
 
 Everything is checked here by the same rules as in the manager, so that a mistake starts nothing and says so at once.
 """
 
-import codecs
 import os
-import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypedDict, TypeVar
 
 import click
 
+from tercel.cli.preview import first_commands
 from tercel.cli.screen import Screen
-from tercel.cli.words import count, cpus, duration, pairs, short, size
+from tercel.cli.sources import called, named_by_line, read_items, read_lines
+from tercel.cli.words import count, cpus, duration, pairs, short, size, table
 from tercel.core.commands import check_spec, parse_size, parse_time, plain_argv
 from tercel.core.errors import UsageError
+from tercel.core.grids import Grid
 from tercel.core.intervals import Range
 from tercel.core.model import DEFAULT_OUTPUT_LIMIT_BYTES, DEFAULT_PRIORITY
 from tercel.wire.api import Submission
@@ -34,13 +34,19 @@ class JobFlags(TypedDict):
     mem: str
     time: str
     array: str
-    each_line: str
     priority: int
     retries: int
     cwd: str
     env: tuple[str, ...]
     task_id_argument: bool
     output_limit: str
+
+
+class SourcedFlags(JobFlags):
+    """Of commands whose tasks may come from a file."""
+
+    each_line: str
+    from_json: str
 
 
 class Order(NamedTuple):
@@ -67,12 +73,6 @@ _OPTIONS = (
         "-t", "--time", default="0s", metavar="TIME", help="Limit per attempt: 90s, 1h30m, 2-12:00:00."
     ),
     click.option("--array", default="", metavar="RANGES", help="Task numbers: 0-99, 0-99:2%10, 1,5,9."),
-    click.option(
-        "--each-line",
-        default="",
-        metavar="FILE",
-        help="One task per line of FILE ('-': stdin); blank lines and # comments are skipped.",
-    ),
     click.option(
         "--priority",
         type=int,
@@ -106,26 +106,78 @@ _OPTIONS = (
         help="How much of each task's stdout and stderr is kept.  [default: 10M]",
     ),
 )
+_SOURCES = (
+    click.option(
+        "--each-line",
+        default="",
+        metavar="FILE",
+        help="One task per line of FILE ('-': stdin); blank lines and # comments are skipped.",
+    ),
+    click.option(
+        "--from-json",
+        default="",
+        metavar="FILE",
+        help="One task per JSON object in FILE (lines, or an array; '-': stdin), whose values replace {name}.",
+    ),
+)
 
 
 def job_options(function: F) -> F:
+    function = shared_options(function)
+    for option in reversed(_SOURCES):
+        function = option(function)
+    return function
+
+
+def shared_options(function: F) -> F:
+    """Those that do not say where the commands come from."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
-def read_order(words: Sequence[str], flags: JobFlags) -> Order:
+def read_order(words: Sequence[str], flags: SourcedFlags) -> Order:
     """What the options and the command's words ask for. Raises UsageError without having done anything."""
-    lines, numbers, skipped = _read_lines(flags["each_line"]) if flags["each_line"] else (None, [], 0)
-    argv, line = _program(words)
+    each_line, from_json = flags["each_line"], flags["from_json"]
+    if each_line and from_json:
+        raise UsageError(
+            "--each-line and --from-json are two sources of tasks: give one of them", "from_json"
+        )
+    lines, numbers, skipped = read_lines(each_line) if each_line else (None, [], 0)
+    items, item_numbers = read_items(from_json) if from_json else (None, [])
+    argv, line = program(words)
     if lines is not None and (argv or line):
         raise UsageError("--each-line brings its own commands: leave the other command out", "each_line")
     if lines is None and not argv and not line:
-        raise UsageError("nothing to run: give a command after --, or --each-line FILE", "argv")
-    submission = Submission(
+        hint = "a command with {names} after --" if from_json else "a command after --, or --each-line FILE"
+        raise UsageError(f"nothing to run: give {hint}", "argv")
+    submission = described(flags, argv=argv, line=line, lines=lines, items=items, template=items is not None)
+    try:
+        return checked(submission, skipped)
+    except UsageError as error:
+        if from_json:
+            raise named_by_line(error, from_json, item_numbers, "from_json") from None
+        raise named_by_line(error, each_line, numbers, "each_line") from None
+
+
+def described(
+    flags: JobFlags,
+    *,
+    argv: tuple[str, ...],
+    line: str,
+    lines: list[str] | None = None,
+    items: list[str] | None = None,
+    grid: Grid | None = None,
+    template: bool = False,
+) -> Submission:
+    """A job of this program, with all that the options say of it."""
+    return Submission(
         argv=argv,
         line=line,
         lines=lines,
+        items=items,
+        grid=grid,
+        template=template,
         name=flags["name"],
         array=flags["array"],
         cpus=flags["cpus"],
@@ -138,22 +190,25 @@ def read_order(words: Sequence[str], flags: JobFlags) -> Order:
         task_id_argument=flags["task_id_argument"],
         output_limit_bytes=parse_size(flags["output_limit"], "output-limit"),
     )
-    try:
-        ranges, _ = check_spec(submission, lines)
-    except UsageError as error:
-        raise _named_by_line(error, flags["each_line"], numbers) from None
+
+
+def checked(submission: Submission, skipped: int = 0) -> Order:
+    ranges, _ = check_spec(submission, submission.lines, submission.items)
     return Order(submission, ranges, skipped)
 
 
 def show_order(screen: Screen, order: Order) -> None:
     """For --dry-run."""
     job = order.submission
-    screen.emit({"dry_run": True, "tasks": order.tasks, "job": job})
+    first = first_commands(job, order.ranges)
+    commands = [command for _, command in first]
+    screen.emit({"dry_run": True, "tasks": order.tasks, "count": order.tasks, "first": commands, "job": job})
     lines = job.lines or []
     command = " ".join(job.argv) or job.line or (lines[0] if lines else "")
     more = f" (and {count(len(lines) - 1, 'line')} more)" if len(lines) > 1 else ""
     facts = [
         ("tasks", f"{order.tasks:,}" + (f" ({job.array})" if job.array else "")),
+        ("points", str(job.grid) if job.grid is not None else ""),
         ("command", short(command, 100) + more),
         ("name", job.name),
         ("needs", f"{cpus(job.cpus)} cpus" + (f", {size(job.mem_bytes)}" if job.mem_bytes else "")),
@@ -163,15 +218,18 @@ def show_order(screen: Screen, order: Order) -> None:
         ("variables", ", ".join(job.env)),
     ]
     screen.tell(["Nothing is submitted. This would be:", *pairs(facts)])
+    if job.template:
+        screen.tell(["", *table(("TASK", "COMMAND"), ((task, short(text, 200)) for task, text in first))])
+        if order.tasks > len(first):
+            screen.tell(f"... and {order.tasks - len(first):,} more")
 
 
 def say_skipped(screen: Screen, order: Order, source: str) -> None:
     if order.skipped:
-        where = "stdin" if source == "-" else source
-        screen.note(f"{count(order.skipped, 'blank or comment line')} of {where} skipped")
+        screen.note(f"{count(order.skipped, 'blank or comment line')} of {called(source)} skipped")
 
 
-def _program(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def program(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """(argv, line). One word with blanks or shell syntax is a line for the shell, unless a file has that name."""
     if len(words) == 1 and plain_argv(words[0]) != [words[0]] and not _is_file(words[0]):
         return (), words[0]
@@ -183,40 +241,6 @@ def _is_file(word: str) -> bool:
         return "/" in word and Path(word).is_file()
     except (OSError, ValueError):
         return False
-
-
-def _read_lines(source: str) -> tuple[list[str], list[int], int]:
-    """(commands, the number of each one's line in the file, how many lines were skipped)."""
-    try:
-        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {source}: {error.strerror}", "each_line") from None
-    data = data.removeprefix(codecs.BOM_UTF8)  # which some editors write, and no shell understands
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{source}:{number} is not UTF-8 text", "each_line") from None
-    every = text.removesuffix("\n").split("\n") if text else []
-    lines: list[str] = []
-    numbers: list[int] = []
-    for number, raw in enumerate(every, start=1):
-        line = raw.strip()
-        if line and not line.startswith("#"):
-            lines.append(line)
-            numbers.append(number)
-    if not lines:
-        raise UsageError(f"{'stdin' if source == '-' else source} has no lines to run", "each_line")
-    return lines, numbers, len(every) - len(lines)
-
-
-def _named_by_line(error: UsageError, source: str, numbers: Sequence[int]) -> UsageError:
-    """The same complaint with the line's number in the user's file instead of the task's."""
-    match = re.fullmatch(r"lines\[(\d+)\]", error.field)
-    if match is None:
-        return error
-    where = f"{source}:{numbers[int(match[1])]}"
-    return UsageError(str(error).replace(error.field, where, 1), "each_line")
 
 
 def _directory(text: str) -> str:

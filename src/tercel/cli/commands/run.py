@@ -7,7 +7,7 @@ from typing import Unpack
 import click
 
 from tercel.cli.codes import OK
-from tercel.cli.jobflags import JobFlags, job_options, read_order, say_skipped, show_order
+from tercel.cli.jobflags import SourcedFlags, job_options, read_order, say_skipped, show_order
 from tercel.cli.lazy import Command
 from tercel.cli.running import run_order
 from tercel.cli.screen import Screen
@@ -24,7 +24,7 @@ from tercel.links.access import find_server
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def command(
-    screen: Screen, words: tuple[str, ...], label: bool, dry_run: bool, **flags: Unpack[JobFlags]
+    screen: Screen, words: tuple[str, ...], label: bool, dry_run: bool, **flags: Unpack[SourcedFlags]
 ) -> int:
     """Run commands, show their output as they end, and wait: exit code 1 if one failed.
 

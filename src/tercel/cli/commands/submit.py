@@ -5,7 +5,7 @@ from typing import Unpack
 import click
 
 from tercel.cli.codes import OK
-from tercel.cli.jobflags import JobFlags, Order, job_options, read_order, say_skipped, show_order
+from tercel.cli.jobflags import Order, SourcedFlags, job_options, read_order, say_skipped, show_order
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import Chosen
@@ -22,7 +22,7 @@ from tercel.sdk.client import AsyncClient
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def command(
-    screen: Screen, words: tuple[str, ...], wait: bool, dry_run: bool, **flags: Unpack[JobFlags]
+    screen: Screen, words: tuple[str, ...], wait: bool, dry_run: bool, **flags: Unpack[SourcedFlags]
 ) -> int:
     """Hand in a job and print its id.
 
@@ -33,9 +33,15 @@ def command(
     tercel submit -J fit -c 1 --mem 500M -t 1h --array 0-9999 -- ./fit.sh
     tercel submit 'sort big.txt | uniq -c > counts.txt'
     tercel submit --each-line commands.txt --wait
+    tercel submit --from-json items.jsonl -- ./go.sh {name} {size}
     """
     order = read_order(words, flags)
     say_skipped(screen, order, flags["each_line"])
+    return hand_in(screen, order, wait=wait, dry_run=dry_run)
+
+
+def hand_in(screen: Screen, order: Order, *, wait: bool, dry_run: bool) -> int:
+    """Returns the exit code."""
     if dry_run:
         show_order(screen, order)
         return OK
