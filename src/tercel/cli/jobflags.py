@@ -193,7 +193,7 @@ def described(
 
 
 def checked(submission: Submission, skipped: int = 0) -> Order:
-    ranges, _ = check_spec(submission, submission.lines, submission.items)
+    ranges, _ = check_spec(submission, submission.lines, items=submission.items)
     return Order(submission, ranges, skipped)
 
 

@@ -27,13 +27,17 @@ def read_sweep(words: Sequence[str], argv: Sequence[str], zipped: bool, flags: J
     if not names:
         lacking = "" if argv else f", nor is there a file {words[0]}"
         raise UsageError(f"nothing to sweep over: there is no NAME=VALUES, as in C=0.1,1,10{lacking}", "grid")
-    outside = Outside(
-        lines=lambda source: read_lines(source, "grid")[0],
-        names=lambda pattern: _fitting(pattern, flags["cwd"]),
-    )
-    grid = Grid(axes=tuple(parse_axis(text, outside) for text in names), zipped=zipped)
+    files = outside(flags["cwd"])
+    grid = Grid(axes=tuple(parse_axis(text, files) for text in names), zipped=zipped)
     words_of_it, line = program(command)
     return _order(described(flags, argv=words_of_it, line=line, grid=grid, template=True))
+
+
+def outside(cwd: str) -> Outside:
+    """Values from files, for tasks that run in this directory."""
+    return Outside(
+        lines=lambda source: read_lines(source, "grid")[0], names=lambda pattern: _fitting(pattern, cwd)
+    )
 
 
 def _order(submission: Submission) -> Order:
