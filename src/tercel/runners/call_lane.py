@@ -157,7 +157,7 @@ class CallLane:
 
     def _give_up(self, why: str) -> None:
         if reports := self.interrupted(why):
-            self._on_ended(reports)
+            self._tell(reports)
 
     def _limit_of(self, attempt: int) -> int:
         launch = self._given.get(attempt)
@@ -186,7 +186,7 @@ class CallLane:
                 self._process.send([("go", bar)])
         if dropped:
             reports = [unbegun(launch, end, note, started_at) for launch in dropped]
-            self._loop.call_soon(self._on_ended, reports)
+            self._loop.call_soon(self._tell, reports)
         return begun
 
     def _end(self, launch: Launch, end: End) -> None:

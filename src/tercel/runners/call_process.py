@@ -72,7 +72,6 @@ class InterpreterProcess:
         self.gone = False
         """It does nothing more; `on_gone` follows."""
         self.leaving = False
-        self._directories = directories
         self._words = _words(directories, node)
         self._config = Config(*self._words)
         self._on_reports = on_reports
@@ -167,29 +166,37 @@ class InterpreterProcess:
 
     def _await_end(self) -> None:
         """In a thread. It is not reaped here, so that nobody signals a number that is another process's by then."""
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        directory = self._directories.lane
-        marker = b"TERCEL_SANDBOX=" + os.fsencode(directory) + b"/"
-        trees.kill_strays(marker, {self.pid}, _STRAYS_PATIENCE_S)
+        with suppress(ChildProcessError):  # where SIGCHLD is ignored, the kernel has reaped it
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         left = self._inherit()
-        sweeper = Sweeper(self._config.trash, os.fsencode(directory.name))
-        with suppress(OSError):  # it was never used, or something is mounted there
-            sweeper.take(self._config.lane)
-        sweeper.sweep(_SWEEP_S)
-        with suppress(RuntimeError):  # the loop was closed without waiting for us
-            self._loop.call_soon_threadsafe(self._bury, left)
+        try:
+            marker = b"TERCEL_SANDBOX=" + self._config.lane + b"/"
+            trees.kill_strays(marker, {self.pid}, _STRAYS_PATIENCE_S)
+            if left.attempt != NOBODY:
+                left = self._with_outputs(left)
+            self._sweep()
+        finally:
+            with suppress(RuntimeError):  # the loop was closed without waiting for us
+                self._loop.call_soon_threadsafe(self._bury, left)
 
     def _inherit(self) -> Left:
-        standing, reports = self.board.standing(), _reports(self.board.reports())
-        attempt = standing.attempt
-        if not standing.running or any(report.attempt == attempt for report in reports):
-            return Left(NOBODY, 0.0, 0, reports, None, None, [])
-        files = tuple(self._open[1:])
-        for path in outputs.paths_of(self._config.outputs, attempt):
+        (attempt, since, running), reports = self.board.standing(), _reports(self.board.reports())
+        died_in_it = running and all(report.attempt != attempt for report in reports)
+        return Left(attempt if died_in_it else NOBODY, since, 0, reports, None, None, [])
+
+    def _with_outputs(self, left: Left) -> Left:
+        for path in outputs.paths_of(self._config.outputs, left.attempt):
             outputs.remove(path + b".part")  # it may have died while it wrote that
-        rows, notes = settle_written(files, self._config, attempt, self._limit_of(attempt))
-        out, err = msgspec.convert(rows, tuple[Output | None, Output | None])
-        return Left(attempt, standing.since, 0, reports, out, err, notes)
+        out, err = self._open[1:]
+        rows, notes = settle_written((out, err), self._config, left.attempt, self._limit_of(left.attempt))
+        kept = msgspec.convert(rows, tuple[Output | None, Output | None])
+        return msgspec.structs.replace(left, out=kept[0], err=kept[1], notes=notes)
+
+    def _sweep(self) -> None:
+        sweeper = Sweeper(self._config.trash, os.path.basename(self._config.lane))  # noqa: PTH119
+        with suppress(OSError):  # it was never used, or something is mounted there: the next start sees to it
+            sweeper.take(self._config.lane)
+        sweeper.sweep(_SWEEP_S)
 
     def _bury(self, left: Left) -> None:
         if self.gone:
@@ -199,6 +206,7 @@ class InterpreterProcess:
         self._loop.remove_writer(self._socket)
         reports = _reports(self._channel.receive_rest()) + left.reports
         left = msgspec.structs.replace(left, status=self._process.wait(), reports=reports)
+        self.board.close()
         self._close()
         self._on_gone(self, left)
 
