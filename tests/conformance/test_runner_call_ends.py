@@ -273,6 +273,31 @@ async def test_kills_among_many_short_calls_hit_only_those_they_are_meant_for(
         assert recorder.reports[at].end is End.EXITED or (meant and recorder.reports[at].end is End.CANCELLED)
 
 
+async def test_kill_of_the_running_one_in_a_stream_of_short_calls_never_meets_the_next(
+    runner: SpawnerPool, recorder: Recorder
+) -> None:
+    def spin(at: int) -> int:
+        end = time.perf_counter() + 0.0001
+        while time.perf_counter() < end:
+            pass
+        return 2 * at
+
+    made = function_of(spin)
+    killed: set[int] = set()
+    for turn in range(15):
+        attempts = range(1000 * turn, 1000 * turn + 300)
+        runner.launch([call(made, at, attempt=at) for at in attempts])
+        await recorder.report(attempts[5])
+        process = runner._lanes[0, True]._process  # type: ignore[union-attr]
+        assert process is not None
+        killed.add(process.board.standing().attempt)
+        runner.kill([max(killed)])
+        await recorder.until(lambda attempts=attempts: recorder.reports.keys() >= set(attempts))  # type: ignore[misc]
+    for attempt, report in recorder.reports.items():
+        assert report.end is End.EXITED or (attempt in killed and report.end is End.CANCELLED)
+        assert report.end is End.CANCELLED or value(runner, report) == 2 * attempt
+
+
 # -- withdrawing, following, announcing -------------------------------------------------------------------
 
 

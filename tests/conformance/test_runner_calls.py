@@ -397,7 +397,7 @@ async def test_forked_child_that_comes_back_from_the_call_is_not_the_interpreter
         os.waitpid(child, 0)
         return "from the parent"
 
-    runner.launch([call(fork), call(fork_and_raise, attempt=2), call(double, 1, attempt=3)])
+    runner.launch([call(fork), call(double, 1, attempt=3), call(fork_and_raise, attempt=2)])
     report = await recorder.report(1)
     assert value(runner, report) == "from the parent"
     assert text(report.out) == "child\n"
