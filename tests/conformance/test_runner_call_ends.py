@@ -432,6 +432,25 @@ async def test_interpreter_that_cannot_start_interrupts(
     await _others_go_on(runner, recorder, 4)
 
 
+async def test_interpreter_that_cannot_start_for_the_jobs_variables_tells_its_last_words(
+    runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
+    report = await run(runner, recorder, call(double, 1, env={"PYTHONHOME": "/no/such/place"}))
+    assert report.end is End.INTERRUPTED
+    assert "its interpreter was lost: " in report.note
+
+
+async def test_variables_that_no_process_can_be_given_fail_only_their_job(
+    runner: SpawnerPool, recorder: Recorder
+) -> None:
+    runner.launch([call(double, 1, env={"X": "a\0b"}), call(double, 2, attempt=2)])
+    report = await recorder.report(1)
+    assert (report.end, report.code) == (End.EXITED, 126)
+    assert "null byte" in report.note
+    await _others_go_on(runner, recorder, 2)
+
+
 async def test_interpreter_that_has_grown_is_replaced_between_calls(
     runner: SpawnerPool, recorder: Recorder
 ) -> None:

@@ -35,6 +35,7 @@ from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from tercel.runners.interpreter import main; main()"
 _STRAYS_PATIENCE_S = 5.0
 _SWEEP_S = 2.0
+_WORDS_BYTES = 300
 _PUNCH_HOLE = 1 | 2
 """FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE."""
 
@@ -54,10 +55,12 @@ class Left(msgspec.Struct, frozen=True):
     out: Output | None
     err: Output | None
     notes: list[str]
+    last_words: str
+    """The last line on its stderr, if it did not die in a call: why it could not go on."""
 
 
 class InterpreterProcess:
-    """Raises OSError when no process can be started."""
+    """Raises OSError when no process can be started, ValueError when none can be given such variables or paths."""
 
     def __init__(
         self,
@@ -80,27 +83,27 @@ class InterpreterProcess:
         self._loop = asyncio.get_running_loop()
         self._open: list[int] = []
         """The board's descriptor, and those of the files that take its outputs."""
-        try:
-            self._start(program)
-        except OSError:
-            self._close()
-            raise
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._start(theirs.fileno(), program)
+            except (OSError, ValueError):
+                self._close()
+                raise
         self.board = Board(self._open[0])
         self._channel = Channel(self._socket.fileno())
         self._loop.add_reader(self._socket, self._on_readable)
         # A daemon thread: one that waits forever (the interpreter hangs in the kernel) must not keep the worker alive.
         threading.Thread(target=self._await_end, daemon=True).start()
 
-    def _start(self, program: Program) -> None:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            self._open.append(new_board())
-            for name in outputs.STREAMS:
-                self._open.append(os.memfd_create(f"tercel-{name}", os.MFD_CLOEXEC))
-                fcntl(self._open[-1], F_SETFL, os.O_APPEND)
-            board, *files = self._open
-            self._process = _start_interpreter(theirs.fileno(), board, files, self._words, program)
-            limit_files(self._process.pid)
+    def _start(self, channel: int, program: Program) -> None:
+        self._open.append(new_board())
+        for name in outputs.STREAMS:
+            self._open.append(os.memfd_create(f"tercel-{name}", os.MFD_CLOEXEC))
+            fcntl(self._open[-1], F_SETFL, os.O_APPEND)
+        board, *files = self._open
+        self._process = _start_interpreter(channel, board, files, self._words, program)
+        limit_files(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -182,7 +185,8 @@ class InterpreterProcess:
     def _inherit(self) -> Left:
         (attempt, since, running), reports = self.board.standing(), _reports(self.board.reports())
         died_in_it = running and all(report.attempt != attempt for report in reports)
-        return Left(attempt if died_in_it else NOBODY, since, 0, reports, None, None, [])
+        words = "" if died_in_it else _last_line(self._open[2])
+        return Left(attempt if died_in_it else NOBODY, since, 0, reports, None, None, [], words)
 
     def _with_outputs(self, left: Left) -> Left:
         for path in outputs.paths_of(self._config.outputs, left.attempt):
@@ -214,6 +218,13 @@ class InterpreterProcess:
         self._socket.close()
         for fd in self._open:
             os.close(fd)
+
+
+def _last_line(fd: int) -> str:
+    size = os.lseek(fd, 0, os.SEEK_END)
+    lines = os.pread(fd, _WORDS_BYTES, max(0, size - _WORDS_BYTES)).decode(errors="replace").split("\n")
+    line = next((line for line in reversed(lines) if line.strip()), "")
+    return "".join(character for character in line if character.isprintable())
 
 
 def _reports(messages: list[Message]) -> list[Report]:
