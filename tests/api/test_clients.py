@@ -16,7 +16,7 @@ import pytest
 from tercel.core.commands import check_spec
 from tercel.core.errors import StoreFull
 from tercel.core.intervals import Range
-from tercel.core.model import JobSpec, Role
+from tercel.core.model import Call, JobSpec, Role
 from tercel.manager import calls, conversation, http, requests, server, streams
 from tercel.wire.api import Submitted
 from tercel.wire.messages import Started, Tail, TailData
@@ -187,10 +187,10 @@ async def test_others_are_answered_while_very_many_lines_are_checked(
 ) -> None:
     asked, answered = threading.Event(), threading.Event()
 
-    def slow(spec: JobSpec, lines: list[str]) -> tuple[list[Range], int]:
+    def slow(spec: JobSpec, lines: list[str], calls: list[Call] | None) -> tuple[list[Range], int]:
         asked.set()
         assert answered.wait(20)
-        return check_spec(spec, lines)
+        return check_spec(spec, lines, calls)
 
     monkeypatch.setattr(requests, "LINES_AT_ONCE", 2)
     monkeypatch.setattr(requests, "check_spec", slow)

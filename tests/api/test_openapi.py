@@ -79,9 +79,19 @@ DOCUMENT = msgspec.json.decode(msgspec.json.encode(document(PUBLIC + OPERATIONS)
 api = schemathesis.openapi.from_dict(DOCUMENT)
 
 
+@schemathesis.serializer("application/msgpack")
+def _pack(_context: schemathesis.SerializationContext, value: Any) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except OverflowError:  # a number that JSON can write and msgpack cannot
+        return b"\xc1"
+
+
 BEYOND_A_SCHEMA = {
-    "POST /v1/jobs": {"argv", "line", "lines", "array", "env", "name", "cwd"},
+    "POST /v1/jobs": {"argv", "line", "lines", "array", "env", "name", "cwd", "function", "calls"},
     "GET /v1/jobs/{job}/tasks": {"tasks"},
+    "GET /v1/jobs/{job}/values": {"tasks"},
+    "PUT /v1/values/{key}": {"key"},
     "POST /v1/cancel": {"select", "reason"},
     "POST /v1/retry": {"select", "reason"},
     "POST /v1/tokens": {"user", "note"},
@@ -125,6 +135,7 @@ def test_every_operation_does_what_the_document_says(case: schemathesis.Case, se
         ("/v1/jobs/{job}/tasks", {"path_parameters": {"job": 1}}),
         ("/v1/jobs/{job}/tasks/{task}", {"path_parameters": {"job": 1, "task": 1}}),
         ("/v1/jobs/{job}/tasks/{task}/logs", {"path_parameters": {"job": 1, "task": 1}}),
+        ("/v1/jobs/{job}/values", {"path_parameters": {"job": 1}}),
         ("/v1/explain", {"query": {"task": "1.1"}}),
         ("/v1/explain", {"query": {"task": "1"}}),
         ("/v1/events", {"query": {"job": [1], "tasks": "true"}}),

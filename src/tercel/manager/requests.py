@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from tercel.core.changes import JobAdded, LiveJob
-from tercel.core.commands import check_spec
+from tercel.core.commands import check_spec, parse_key
 from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job
@@ -13,6 +13,7 @@ from tercel.core.selectors import Selector, parse_selector
 from tercel.core.states import TaskState
 from tercel.manager.access import Identity
 from tercel.manager.service import Manager
+from tercel.manager.values import missing, named
 from tercel.wire.api import Selection, Submission, Submitted
 
 MAX_KEY = 200
@@ -35,11 +36,12 @@ Chosen = tuple[int, IntervalSet | None]
 
 async def submit(manager: Manager, who: Identity, submission: Submission) -> Submitted:
     who.require(Role.USER, Role.ADMIN)
-    lines = submission.lines
-    if lines is not None and len(lines) > LINES_AT_ONCE:
-        ranges, max_running = await asyncio.to_thread(check_spec, submission, lines)
+    lines, calls = submission.lines, submission.calls
+    if len(lines or calls or ()) > LINES_AT_ONCE:
+        ranges, max_running = await asyncio.to_thread(check_spec, submission, lines, calls)
     else:
-        ranges, max_running = check_spec(submission, lines)
+        ranges, max_running = check_spec(submission, lines, calls)
+    await _check_values(manager, who, submission)
     if len(submission.key) > MAX_KEY or "\0" in submission.key:
         raise UsageError(f"key has at most {MAX_KEY} characters and no NUL", "key")
     if not submission.key:
@@ -55,6 +57,28 @@ async def submit(manager: Manager, who: Identity, submission: Submission) -> Sub
     adding = asyncio.ensure_future(_add_under_key(manager, who, submission, ranges, max_running))
     manager.keys_under_way[key] = adding
     return _submitted(await asyncio.shield(adding), repeated=False)
+
+
+async def _check_values(manager: Manager, who: Identity, submission: Submission) -> None:
+    """What calls refer to must be there, or be what a task of a job that the caller may see will return."""
+    keys = set(named(submission.calls or []))
+    if submission.function is not None and submission.function.value:
+        keys.add(submission.function.value)
+    if not keys:
+        return
+    uploaded = {key for key in keys if key.startswith("b")}
+    if uploaded and (absent := await asyncio.to_thread(missing, manager.store, uploaded)):
+        raise NotFound(f"there is no value {absent}: upload it first (PUT /v1/values/{absent})", "calls")
+    rows: dict[int, IntervalSet] = {}
+    for key in keys - uploaded:
+        job, task = parse_key(key) or (-1, -1)
+        if job not in rows:
+            row = find_job(manager, who, job, "calls")
+            if row.spec.function is None:
+                raise UsageError(f"{key}: job {job} is no function's, so its tasks return no values", "calls")
+            rows[job] = IntervalSet(row.ranges)
+        if task not in rows[job]:
+            raise NotFound(f"{key}: job {job} has no task {task}", "calls")
 
 
 async def _add_under_key(
@@ -79,7 +103,7 @@ async def _add(
         key=submission.key,
         has_lines=submission.lines is not None,
     )
-    await manager.add(JobAdded(row, tuple(submission.lines or ())))
+    await manager.add(JobAdded(row, tuple(submission.lines or ()), tuple(submission.calls or ())))
     return row
 
 
@@ -104,6 +128,9 @@ async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
         job = manager.machine.jobs.get(id)
         if job is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
+            if selection.unstarted:
+                begun = (task for task, flight in job.flights.items() if flight.running_since is not None)
+                wanted.difference_update(IntervalSet((task, task) for task in begun))
             count += manager.machine.on_cancel(job, wanted, reason, now)
     await _saved(manager)
     return count

@@ -31,7 +31,7 @@ from tercel.core.errors import (
 from tercel.core.model import Role
 from tercel.core.states import TaskState
 from tercel.links.access import NoToken, find_server
-from tercel.sdk.http import Answer, Broken, Transport
+from tercel.sdk.http import ANSWER_TIMEOUT_S, Answer, Broken, Transport
 from tercel.sdk.sse import SseParser
 from tercel.wire import api
 
@@ -62,6 +62,11 @@ class AsyncClient:
         """The manager's address."""
         return self._connected().url
 
+    @property
+    def answered(self) -> bool:
+        """Whether a manager ever did."""
+        return self._answered
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -83,7 +88,8 @@ class AsyncClient:
         """
         if not submission.key:
             submission = msgspec.structs.replace(submission, key=os.urandom(16).hex())
-        return await self._ask("POST", "/jobs", api.Submitted, body=submission)
+        packed = submission.calls is not None  # in JSON, bytes would be a third larger, and slow
+        return await self._ask("POST", "/jobs", api.Submitted, body=submission, packed=packed)
 
     async def jobs(self, *, before: int | None = None, limit: int = 100, all: bool = False) -> api.JobList:
         """Jobs, newest first: unfinished ones, or with `all` ended ones too."""
@@ -124,9 +130,34 @@ class AsyncClient:
             async for chunk in chunks:
                 yield chunk
 
-    async def cancel(self, select: Iterable[str], *, reason: str = "") -> api.Counted:
-        """End tasks. The count is of those that ended by this."""
-        selection = api.Selection(select=list(select), reason=reason)
+    async def values(self, job: int, tasks: str = "") -> list[api.ValueRow]:
+        """How those of a function's tasks (0-9,12) that ended did, in order; of a large number the first part."""
+        target = _target(f"/jobs/{job}/values", {"tasks": tasks or None})
+        return _unpack((await self._fetch("GET", target)).body, list[api.ValueRow])
+
+    async def upload(self, key: str, content: bytes) -> api.Stored:
+        """Keep a value that calls refer to; its key is `b` and the SHA-256 of the content, in hex."""
+        answer = await self._fetch(
+            "PUT", _target(f"/values/{key}", {}), content, media="application/octet-stream"
+        )
+        return _decode(answer.body, api.Stored)
+
+    async def value(self, key: str) -> AsyncGenerator[bytes, None]:
+        """What was uploaded under a key, or what a task (t37.4) returned, pickled, as it arrives."""
+        async with self._connected().stream(_target(f"/values/{key}", {}), ANSWER_TIMEOUT_S) as (
+            status,
+            chunks,
+        ):
+            if status != 200:
+                raise _problem(Answer(status, b"".join([chunk async for chunk in chunks])))
+            async for chunk in chunks:
+                yield chunk
+
+    async def cancel(
+        self, select: Iterable[str], *, reason: str = "", unstarted: bool = False
+    ) -> api.Counted:
+        """End tasks; with `unstarted` only such as have not begun. The count is of those that ended by this."""
+        selection = api.Selection(select=list(select), reason=reason, unstarted=unstarted)
         return await self._ask("POST", "/cancel", api.Counted, body=selection)
 
     async def retry(self, select: Iterable[str], *, reason: str = "") -> api.Counted:
@@ -242,23 +273,43 @@ class AsyncClient:
         query: Query | None = None,
         *,
         body: msgspec.Struct | None = None,
+        packed: bool = False,
         repeatable: bool = True,
     ) -> T:
-        content = b"" if body is None else msgspec.json.encode(body)
+        encode = msgspec.msgpack.encode if packed else msgspec.json.encode
+        answer = await self._fetch(
+            method,
+            _target(path, query or {}),
+            b"" if body is None else encode(body),
+            media="application/msgpack" if packed else "application/json",
+            repeatable=repeatable,
+        )
+        return _decode(answer.body, kind)
+
+    async def _fetch(
+        self,
+        method: str,
+        target: str,
+        content: bytes = b"",
+        *,
+        media: str = "application/json",
+        repeatable: bool = True,
+    ) -> Answer:
+        """Raises the problem that the answer tells of."""
         try:
             transport = self._connected()
         except NoToken as missing:
             await _must_answer(missing.url)  # where nobody is, no token would help
             raise
         try:
-            answer = await transport.fetch(method, _target(path, query or {}), content, repeatable=repeatable)
+            answer = await transport.fetch(method, target, content, media=media, repeatable=repeatable)
         except Unreachable:
             self._doubtful = True
             raise
         if answer.status >= 300:
             raise _problem(answer)
         self._answered = True
-        return _decode(answer.body, kind)
+        return answer
 
     def _connected(self) -> Transport:
         old = self._transport
@@ -316,6 +367,13 @@ def _decode(data: bytes, kind: type[T]) -> T:
         raise PeerError(
             f"the manager's answer is not understood ({error}): are client and manager of the same version?"
         ) from None
+
+
+def _unpack(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise PeerError(f"the manager's answer is not understood ({error})") from None
 
 
 def _parse(parser: SseParser, chunk: bytes) -> list[bytes]:

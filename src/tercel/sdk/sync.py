@@ -90,6 +90,9 @@ class Client:
     tasks = _call(AsyncClient.tasks)
     task = _call(AsyncClient.task)
     logs = _iterate(AsyncClient.logs)
+    values = _call(AsyncClient.values)
+    upload = _call(AsyncClient.upload)
+    value = _iterate(AsyncClient.value)
     cancel = _call(AsyncClient.cancel)
     retry = _call(AsyncClient.retry)
     explain = _call(AsyncClient.explain)
@@ -126,6 +129,12 @@ class Client:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+    def call_soon(self, function: Callable[..., object], *args: object) -> None:
+        """In the background loop, if there still is one."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(function, *args)
 
     def wait_for(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine in the background loop and return its result; an interrupt cancels it."""
