@@ -197,7 +197,7 @@ class Calling:
     def ask_cancel(self, future: TaskFuture[Any]) -> bool:
         if self._drop_unsent(future):
             return True
-        return not self._on_loop() and self._ask(self._cancel([future])) == 1
+        return not self._on_loop() and self._ask(self.cancel([future])) == 1
 
     def _drop_unsent(self, future: TaskFuture[Any]) -> bool:
         """The sender takes only what it still finds, with the lock held."""
@@ -213,7 +213,7 @@ class Calling:
         """Those that have not begun (or all), many at a time; returns when the manager has been told."""
         left = [f for f in futures if not f.done() and not self._drop_unsent(f)]
         if left:
-            self._ask(self._cancel(left, running=running))
+            self._ask(self.cancel(left, running=running))
 
     def fail_all(self, futures: Iterable[TaskFuture[Any]], error: BaseException) -> None:
         self._fail(list(futures), error)
@@ -314,8 +314,9 @@ class Calling:
     async def _fetch(self, key: str) -> bytes:
         return b"".join([piece async for piece in self._client.value(key)])
 
-    async def _cancel(self, futures: Sequence[TaskFuture[Any]], *, running: bool = False) -> int:
-        """How many of them will not run. Those on their way are waited for."""
+    async def cancel(self, futures: Sequence[TaskFuture[Any]], *, running: bool = False) -> int:
+        """How many of them will not run, for this. Those on their way are waited for."""
+        futures = [future for future in futures if not future.done() and not self._drop_unsent(future)]
         for future in futures:
             batch = self._batch_of.get(future)
             if batch is not None:

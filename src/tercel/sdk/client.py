@@ -12,8 +12,9 @@ Errors are those of `tercel.core.errors`; a task's failure is a value, never an 
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Self, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -28,14 +29,16 @@ from tercel.core.errors import (
     Unreachable,
     UsageError,
 )
-from tercel.core.model import Role
+from tercel.core.model import DEFAULT_PRIORITY, Role
 from tercel.core.states import TaskState
 from tercel.links.access import NoToken, find_server
 from tercel.sdk.http import ANSWER_TIMEOUT_S, Answer, Broken, Transport
+from tercel.sdk.jobs import AsyncJob, command_submission
 from tercel.sdk.sse import SseParser
 from tercel.wire import api
 
 T = TypeVar("T")
+R = TypeVar("R")
 Query = dict[str, str | int | bool | None]
 
 EVENT_SILENCE_S = 45.0
@@ -90,6 +93,72 @@ class AsyncClient:
             submission = msgspec.structs.replace(submission, key=os.urandom(16).hex())
         packed = submission.calls is not None  # in JSON, bytes would be a third larger, and slow
         return await self._ask("POST", "/jobs", api.Submitted, body=submission, packed=packed)
+
+    async def submit_command(
+        self,
+        command: str | Sequence[str],
+        *,
+        name: str = "",
+        cpus: float = 1.0,
+        mem: str | int = 0,
+        time_limit: str | float = 0.0,
+        array: str = "",
+        retries: int = 0,
+        priority: int = DEFAULT_PRIORITY,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> AsyncJob:
+        """Hand in a command: a shell line, or a program with its arguments.
+
+        `mem` in bytes, or as in 4G; `time_limit` in seconds, or as in 1h30m; `array` as in 0-99:2%10.
+        """
+        submission = command_submission(
+            command,
+            name=name,
+            cpus=cpus,
+            mem=mem,
+            time_limit=time_limit,
+            array=array,
+            retries=retries,
+            priority=priority,
+            cwd=cwd,
+            env=env,
+        )
+        submitted = await self.submit(submission)
+        return AsyncJob(self, submitted.id, submitted.tasks)
+
+    def map(
+        self,
+        function: Callable[[Any], R],
+        items: Iterable[Any],
+        *,
+        chunksize: int | str = "auto",
+        progress: bool | None = None,
+        resources: Mapping[str, Any] | None = None,
+        retries: int = 0,
+        name: str = "",
+        queue: str = "",
+        cwd: str = "",
+    ) -> AsyncGenerator[R, None]:
+        """Results of the function for each item, in order; the first exception ends it, and cancels the rest.
+
+        With `chunksize` auto, quick items go together, so that a task takes about half a second. `progress`: a bar on
+        stderr; by default on a terminal.
+        """
+        mapping = import_module("tercel.sdk.mapping")  # late: a command line has no use for picklers
+        options = import_module("tercel.sdk.options").CallOptions(
+            retries=retries, name=name, queue=queue, cwd=cwd
+        )
+        results: AsyncGenerator[R, None] = mapping.mapped(
+            self,
+            function,
+            items,
+            chunksize=chunksize,
+            progress=progress,
+            resources=resources,
+            options=options,
+        )
+        return results
 
     async def jobs(self, *, before: int | None = None, limit: int = 100, all: bool = False) -> api.JobList:
         """Jobs, newest first: unfinished ones, or with `all` ended ones too."""
