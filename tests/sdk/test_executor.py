@@ -29,10 +29,11 @@ def make(
 ) -> Iterator[Callable[[], concurrent.futures.Executor]]:
     with pytest.MonkeyPatch.context() as patch:
         make_home(tmp_path_factory.mktemp("home"), patch)
+        patch.syspath_prepend(Path(__file__).parents[2])  # where workers find this package
         if request.param == "tercel":
             yield lambda: Executor(workers=SLOTS)
         else:
-            context = multiprocessing.get_context("forkserver")
+            context = multiprocessing.get_context("fork")
             yield lambda: ProcessPoolExecutor(SLOTS, mp_context=context)
 
 
@@ -226,14 +227,6 @@ def test_wait_returns_with_the_first_exception(pool: concurrent.futures.Executor
 def test_wait_returns_when_all_are_done(pool: concurrent.futures.Executor) -> None:
     futures = [pool.submit(work.square, 3), pool.submit(work.fail, "no")]
     assert concurrent.futures.wait(futures, PATIENCE_S) == (set(futures), set())
-
-
-def test_wait_is_woken_by_a_future_that_is_cancelled(pool: concurrent.futures.Executor, place: Path) -> None:
-    occupied(pool, place)
-    waiting = [pool.submit(work.square, n) for n in range(20)]
-    threading.Timer(0.1, lambda: waiting[-1].cancel()).start()
-    done, _ = concurrent.futures.wait(waiting, PATIENCE_S, FIRST_COMPLETED)
-    assert done == {waiting[-1]}
 
 
 # -- callbacks --------------------------------------------------------------------------------------------

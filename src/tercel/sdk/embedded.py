@@ -15,6 +15,7 @@ import msgspec
 from tercel.core.errors import TercelError, Unreachable
 from tercel.links.access import current_access, find_server
 
+_BOOT = "import sys; sys.path[:] = sys.argv[3:]; from tercel.sdk.embedded_main import main; main()"
 START_S = 60.0
 STOP_S = 10.0
 
@@ -49,13 +50,13 @@ class EmbeddedPool:
 
     def start(self) -> tuple[str, str]:
         """(address, token)."""
-        command = [sys.executable, "-m", "tercel.sdk.embedded_main", str(self._cpus), str(os.getpid())]
+        # It finds its modules where we do, and what its tasks find in the environment is what we found.
+        command = [sys.executable, "-P", "-c", _BOOT, str(self._cpus), str(os.getpid()), *sys.path]
         self._process = process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C in a terminal is for us alone
-            env={**os.environ, "PYTHONPATH": _path()},
         )
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -91,8 +92,3 @@ class EmbeddedPool:
             process.kill()
             process.wait()
         process.stdout.close()
-
-
-def _path() -> str:
-    """So that the child finds the same modules, also where they are not installed."""
-    return os.pathsep.join(place for place in sys.path if place)

@@ -1,4 +1,4 @@
-"""The program of an executor's own pool: `python -m tercel.sdk.embedded_main CPUS PARENT`.
+"""The program of an executor's own pool (see embedded, which starts it).
 
     executors/x.lock   held as long as the process lives: what is found unlocked is a dead one's, and removed
     executors/x/       its data
@@ -108,7 +108,3 @@ def _remove_if_dead(lock: Path) -> None:
         pass  # its process lives
     finally:
         os.close(held)
-
-
-if __name__ == "__main__":
-    main()
