@@ -26,7 +26,7 @@ from tercel.sdk.following import Follower
 from tercel.sdk.futures import TaskFuture
 from tercel.sdk.options import CallOptions
 from tercel.sdk.pickling import pickle_call, pickle_function
-from tercel.wire.api import Submission
+from tercel.wire.api import Stored, Submission
 
 log = logging.getLogger("tercel.sdk")
 
@@ -74,6 +74,7 @@ class Calling:
         self._large: WeakSet[TaskFuture[Any]] = WeakSet()
         """Told, with values that were not fetched."""
         self._uploaded: dict[str, None] = {}
+        self._uploading: dict[str, asyncio.Task[Stored]] = {}
         self._pending = 0
         self._quiet = threading.Condition(self._lock)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -142,8 +143,10 @@ class Calling:
             batch.futures.append(future)
             batch.size_bytes += len(pickled.call.arguments)
             if pickled.blobs:
-                batch.blobs |= {k: v for k, v in pickled.blobs.items() if k not in self._uploaded}
-                batch.size_bytes += sum(map(len, pickled.blobs.values()))
+                known = self._uploaded.keys() | batch.blobs.keys()
+                blobs = {k: v for k, v in pickled.blobs.items() if k not in known}
+                batch.blobs |= blobs
+                batch.size_bytes += sum(map(len, blobs.values()))
             self._batch_of[future] = batch
             self._pending += 1
             if len(batch.calls) >= most or batch.size_bytes > BATCH_BYTES:
@@ -259,9 +262,7 @@ class Calling:
             if not calls:
                 return
             for key, data in batch.blobs.items():
-                if key not in self._uploaded:
-                    await self._insist(lambda key=key, data=data: self._client.upload(key, data))  # type: ignore[misc]
-                    self._uploaded[key] = None
+                await self._upload(key, data)
             submission = _submission(batch.options, batch.function, calls)
             submitted = await self._insist(lambda: self._client.submit(submission))
             with self._lock:
@@ -274,6 +275,18 @@ class Calling:
         finally:
             batch.blobs.clear()
             batch.sent.set()
+
+    async def _upload(self, key: str, data: bytes) -> None:
+        """Once, however many batches need it."""
+        if key in self._uploaded:
+            return
+        under_way = self._uploading.get(key)
+        if under_way is None:
+            under_way = self._loop.create_task(self._insist(lambda: self._client.upload(key, data)))
+            self._uploading[key] = under_way
+            under_way.add_done_callback(lambda _: self._uploading.pop(key))
+        await asyncio.shield(under_way)
+        self._uploaded[key] = None
 
     def _take(self, batch: Batch) -> tuple[list[Call], list[TaskFuture[Any]]]:
         """What is left of a batch when it is sent: calls that nobody cancelled and that have what they need."""
