@@ -13,7 +13,6 @@ from collections.abc import Coroutine
 from typing import Any
 
 from tercel.cli.codes import INTERRUPTED, NO_READER, OK, TERMINATED
-from tercel.cli.jobflags import Order
 from tercel.cli.outputs import LiveTask, Outputs
 from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen
@@ -28,13 +27,14 @@ from tercel.cli.waiting import (
 )
 from tercel.cli.words import count, duration, states
 from tercel.core.errors import TercelError
+from tercel.sdk.files import Draft
 from tercel.wire.api import Counts
 
 LAST_WORDS_S = 2.0
 """How long the live output of a task may go on after its end was told."""
 
 
-async def run_order(screen: Screen, order: Order, *, label: bool) -> int:
+async def run_order(screen: Screen, order: Draft, *, label: bool) -> int:
     with Signals() as signals:
         async with some_manager(screen) as served:
             run = Run(served, screen, order, signals, label=label)
@@ -51,7 +51,7 @@ class Run:
         self,
         served: Served,
         screen: Screen,
-        order: Order,
+        order: Draft,
         signals: Signals,
         *,
         label: bool,

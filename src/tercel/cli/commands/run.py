@@ -2,30 +2,28 @@
 
 import asyncio
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 import click
 
 from tercel.cli.codes import OK
-from tercel.cli.jobflags import JobFlags, job_options, read_order, say_skipped, show_order
-from tercel.cli.lazy import Command
+from tercel.cli.jobflags import JobCommand, job_options, one_job, read_drafts, say_remarks
 from tercel.cli.running import run_order
 from tercel.cli.screen import Screen
 from tercel.cli.services import run_service
 from tercel.cli.sharing import named_server
+from tercel.cli.showing import show_drafts
 from tercel.core.errors import Unreachable, UsageError
 from tercel.links.access import find_server
 
 
-@click.command(cls=Command, context_settings={"allow_interspersed_args": False})
+@click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
 @job_options
 @click.option("--label", is_flag=True, help="Begin each line of output with the task's id.")
 @click.option("--dry-run", is_flag=True, help="Say what would be run, and do nothing.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def command(
-    screen: Screen, words: tuple[str, ...], label: bool, dry_run: bool, **flags: Unpack[JobFlags]
-) -> int:
+def command(screen: Screen, /, words: tuple[str, ...], label: bool, dry_run: bool, **flags: Any) -> int:
     """Run commands, show their output as they end, and wait: exit code 1 if one failed.
 
     Uses the manager that runs here (or TERCEL_SERVER); where there is none, one runs inside this command, as durable
@@ -36,11 +34,12 @@ def command(
     tercel run --array 0-99 -- ./fit.sh
     tercel run 'gzip -c big.csv > big.csv.gz'
     """
-    order = read_order(words, flags)
-    say_skipped(screen, order, flags["each_line"])
+    drafts = read_drafts(words, flags)
+    say_remarks(screen, drafts)
     if dry_run:
-        show_order(screen, order)
+        show_drafts(screen, drafts)
         return OK
+    order = one_job(drafts, words, "hand it in with `tercel submit`")
     if not _will_be_embedded(screen):
         return asyncio.run(run_order(screen, order, label=label))
     _check_directory(order.submission.cwd)

@@ -129,7 +129,9 @@ def _placed(error: UsageError, words: Words, source: Source, lines: Lines | None
     member = re.fullmatch(r"lines\[(\d+)\]", error.field)
     if member is not None and lines is not None:
         where = f"{lines.name}:{lines.numbers[int(member[1])]}"
-        return UsageError(str(error).replace(error.field, where, 1), "lines_file")
+        return words["lines_file"].source.wrong(
+            words["lines_file"].path, str(error).replace(error.field, where, 1)
+        )
     key = BY_FIELD.get(error.field.partition("[")[0], "")
     given = words.get(key) or words.get("lines_file" if key == "lines" else "")
     if given is None:

@@ -35,6 +35,8 @@ class Key(NamedTuple):
     metavar: str = ""
     from_text: Callable[[str], Any] = lambda text: text
     """From an option's text to a value of the kind. Raises UsageError."""
+    default: str = ""
+    """For people."""
     repeatable: bool = False
     """As an option it may be given several times: values are lists or tables, and are put together."""
 
@@ -138,11 +140,12 @@ KEYS: tuple[Key, ...] = (
     Key(
         "cpus",
         Number(0.001, MAX_CPUS),
-        "Cores per task (1).",
+        "Cores per task.",
         "cpus",
         flags=("-c", "--cpus"),
         metavar="N",
         from_text=_number,
+        default="1",
     ),
     Key(
         "mem",
@@ -165,28 +168,31 @@ KEYS: tuple[Key, ...] = (
     Key(
         "queue",
         Text(),
-        "The queue that shares the pool with others.  [default: your own]",
+        "The queue that shares the pool with others.",
         "queue",
         flags=("-p", "--queue", "--partition"),
         metavar="NAME",
+        default="your own",
     ),
     Key(
         "priority",
         Number(0, MAX_PRIORITY, whole=True),
-        f"0 is most urgent ({DEFAULT_PRIORITY}).",
+        "0 is most urgent.",
         "priority",
         flags=("--priority",),
         metavar="N",
         from_text=_whole,
+        default=str(DEFAULT_PRIORITY),
     ),
     Key(
         "retries",
         Number(0, MAX_RETRIES, whole=True),
-        "Further tries of a failed task (0).",
+        "Further tries of a failed task.",
         "retries",
         flags=("--retries",),
         metavar="N",
         from_text=_whole,
+        default="0",
     ),
     Key(
         "backoff",
@@ -241,9 +247,10 @@ KEYS: tuple[Key, ...] = (
     Key(
         "cwd",
         Text(),
-        f"Where tasks run; '{SANDBOX}': in an empty directory of their own.  [default: here]",
+        f"Where tasks run; '{SANDBOX}': in an empty directory of their own.",
         flags=("--cwd",),
         metavar="DIR",
+        default="here",
     ),
     Key(
         "env",
@@ -270,15 +277,17 @@ KEYS: tuple[Key, ...] = (
         _time("kill_grace"),
         flags=("--kill-grace",),
         metavar="TIME",
+        default="5s",
     ),
     Key(
         "output_limit",
         _SIZE,
-        "How much of each task's stdout and stderr is kept (10M).",
+        "How much of each task's stdout and stderr is kept.",
         "output_limit_bytes",
         _size("output_limit"),
         flags=("--output-limit",),
         metavar="SIZE",
+        default="10M",
     ),
 )
 
@@ -294,7 +303,10 @@ WHAT_IS_RUN = frozenset({"command", "lines", "lines_file"})
 
 
 def members(keys: Iterable[Key]) -> dict[str, tuple[Kind, str]]:
-    return {key.name: (key.kind, key.help) for key in keys}
+    return {
+        key.name: (key.kind, f"{key.help} Default: {key.default}." if key.default else key.help)
+        for key in keys
+    }
 
 
 JOB = Table(members(KEYS))

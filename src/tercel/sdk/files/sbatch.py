@@ -73,9 +73,9 @@ def read_sbatch(file: str, directives: Iterable[Directive]) -> tuple[Words, list
                 per_cpu = Given(option.value, source, (option.flag,))
             elif option.flag == "--export":
                 ignored = _export(words, option, source)
-                remarks += [f"line {line}: #SBATCH --export={ignored} is ignored"] if ignored else []
+                remarks += [f"{file}, line {line}: #SBATCH --export={ignored} is ignored"] if ignored else []
             elif not _take(words, option, source):
-                remarks.append(f"line {line}: #SBATCH {option} is ignored")
+                remarks.append(f"{file}, line {line}: #SBATCH {option} is ignored")
     if per_cpu is not None:
         words["mem"] = _times_cpus(per_cpu, words.get("cpus"))
     return words, remarks

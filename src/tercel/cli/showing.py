@@ -1,0 +1,88 @@
+"""What --dry-run prints: the jobs that would be submitted."""
+
+from collections.abc import Sequence
+
+from tercel.cli.screen import Screen
+from tercel.cli.words import Cell, count, cpus, duration, pairs, short, size, table
+from tercel.sdk.files import Draft
+from tercel.wire.api import Submission
+
+MOST_STEPS = 50
+WIDTH = 60
+
+
+def show_drafts(screen: Screen, drafts: Sequence[Draft]) -> None:
+    if len(drafts) == 1:
+        show_draft(screen, drafts[0])
+    else:
+        _show_flow(screen, drafts)
+
+
+def show_draft(screen: Screen, draft: Draft) -> None:
+    job = draft.submission
+    screen.emit({"dry_run": True, "tasks": draft.tasks, "job": job})
+    facts = [
+        ("tasks", f"{draft.tasks:,}" + (f" ({job.array})" if job.array else "")),
+        ("command", command_of(job, 100)),
+        ("name", job.name),
+        ("needs", f"{cpus(job.cpus)} cpus" + (f", {size(job.mem_bytes)}" if job.mem_bytes else "")),
+        ("time limit", duration(job.time_limit_s) if job.time_limit_s else ""),
+        ("queue", job.queue),
+        ("retries", _retries(job)),
+        (
+            "after",
+            ", ".join(
+                f"{after.job} ({after.kind}{', task by task' if after.each else ''})" for after in job.after
+            ),
+        ),
+        ("held", "until it is released" if job.hold else ""),
+        ("directory", job.cwd or "an empty one of its own"),
+        ("variables", ", ".join(job.env)),
+    ]
+    screen.tell(["Nothing is submitted. This would be:", *pairs(facts)])
+
+
+def _retries(job: Submission) -> str:
+    general = [str(job.retries)] if job.retries else []
+    rules = [f"{rule.retries} after {', '.join(map(str, rule.codes))}" for rule in job.retry_rules]
+    limit = [f"at most {job.max_fails} failures"] if job.max_fails else []
+    return "; ".join([*general, *rules, *limit])
+
+
+def _show_flow(screen: Screen, drafts: Sequence[Draft]) -> None:
+    tasks = sum(draft.tasks for draft in drafts)
+    steps = [
+        {
+            "tasks": draft.tasks,
+            "needs": [{"step": drafts[at].submission.name, "tasks": which} for at, which in draft.needs],
+            "job": draft.submission,
+        }
+        for draft in drafts
+    ]
+    screen.emit({"dry_run": True, "tasks": tasks, "steps": steps})
+    rows: list[list[Cell]] = [
+        [draft.submission.name, draft.tasks, _needs(drafts, draft), command_of(draft.submission, WIDTH)]
+        for draft in drafts[:MOST_STEPS]
+    ]
+    screen.tell(
+        [
+            f"Nothing is submitted. This would be {count(len(drafts), 'job')} with {count(tasks, 'task')}:",
+            *table(["step", "tasks", "needs", "command"], rows),
+            *([f"and {count(len(drafts) - MOST_STEPS, 'step')} more"] if len(drafts) > MOST_STEPS else []),
+        ]
+    )
+
+
+def _needs(drafts: Sequence[Draft], draft: Draft) -> str:
+    names = [
+        drafts[at].submission.name + (" (task by task)" if which == "same" else "")
+        for at, which in draft.needs
+    ]
+    return short(", ".join(names), WIDTH)
+
+
+def command_of(job: Submission, width: int) -> str:
+    lines = job.lines or []
+    text = " ".join(job.argv) or job.line or (lines[0] if lines else "")
+    more = f" (and {count(len(lines) - 1, 'line')} more)" if len(lines) > 1 else ""
+    return short(text, width) + more
