@@ -4,6 +4,11 @@ model       what a job, an outcome, a worker's description are
 states      the life of a task, as a table
 intervals   sets of task numbers as ranges: ten million queued tasks are one pair
 commands    lines and arrays that people type -> what is run
+shell       where in a shell line one stands: which quotes are open
+templates   commands with holes, and what is put there so that any text stays one piece
+grids       the points of a sweep, made when they are needed
+gridtext    what people write for values -> a grid
+points      a job of a template: each task's point and command
 selectors   37, 37.99, 37.0-9, last, all
 changes     what must be made durable, in domain verbs
 effects     what is to be done once it is
