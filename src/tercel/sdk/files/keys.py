@@ -272,7 +272,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "kill_grace",
         _TIME,
-        "Time between the request to end and the kill (5s).",
+        "Time between the request to end and the kill.",
         "kill_grace_s",
         _time("kill_grace"),
         flags=("--kill-grace",),

@@ -124,7 +124,8 @@ class Number(NamedTuple):
     def check(self, value: object, path: Path) -> None:
         assert isinstance(value, int | float)
         if not self.least <= value <= self.most:  # also true of what is not a number
-            raise Mistake(path, f"{value:g} is not between {self.least:,} and {self.most:,}")
+            shown = f"{value:g}" if isinstance(value, float) or abs(value) < 10**300 else "so large a number"
+            raise Mistake(path, f"{shown} is not between {self.least:,} and {self.most:,}")
 
     def schema(self) -> Schema:
         kind = "integer" if self.whole else "number"
