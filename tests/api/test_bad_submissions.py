@@ -50,6 +50,13 @@ async def test_a_body_that_is_not_json_is_refused(standing: House, path: str, bo
 
 
 TRUE = {"argv": ["true"]}
+AXIS = {"name": "a", "values": ["1", "2"]}
+
+
+def span(start: str, by: str, rule: str = "plus", count: int = 100_000_000) -> dict[str, Any]:
+    return {"name": "n", "span": {"rule": rule, "start": start, "by": by, "count": count}}
+
+
 WRONG_FIELDS: list[tuple[str, dict[str, Any]]] = [
     # types
     ("argv", {"argv": "true"}),
@@ -154,6 +161,37 @@ WRONG_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("env", {**TRUE, "env": {"": "x"}}),
     ("cwd", {**TRUE, "cwd": "here"}),
     ("cwd", {**TRUE, "cwd": "../../etc"}),
+    # templates, grids, items
+    ("template", {**TRUE, "template": True}),
+    ("grid", {**TRUE, "grid": {"axes": []}}),
+    ("grid.axes", {**TRUE, "grid": {}}),
+    ("grid.axes[0].foo", {**TRUE, "grid": {"axes": [{"name": "a", "foo": 1}]}}),
+    ("grid", {**TRUE, "grid": {"axes": [{"name": "a"}]}}),
+    ("grid", {**TRUE, "grid": {"axes": [{"name": "", "values": ["1"]}]}}),
+    ("grid", {**TRUE, "grid": {"axes": [{"name": "a", "values": ["\0"]}]}}),
+    ("grid", {**TRUE, "grid": {"axes": [AXIS, AXIS]}}),
+    ("grid", {**TRUE, "grid": {"axes": [{**AXIS, "name": name} for name in "ab"] + [span("1", "1")]}}),
+    ("grid.axes[0].span.start", {**TRUE, "grid": {"axes": [span("NaN", "1")]}}),
+    ("grid.axes[0].span.by", {**TRUE, "grid": {"axes": [span("1", "1e99999999")]}}),
+    ("grid", {**TRUE, "grid": {"axes": [span("1", "2", rule="times", count=10**9)]}}),
+    ("grid", {**TRUE, "grid": {"axes": [span("1", "1", count=10**15)]}}),
+    ("grid", {**TRUE, "grid": {"axes": [span("1", "1", count=10**30)]}}),
+    ("grid", {"lines": ["true"], "grid": {"axes": [AXIS]}}),
+    ("argv", {"argv": ["x", "{b}"], "grid": {"axes": [AXIS]}}),
+    ("line", {"line": "x {a", "grid": {"axes": [AXIS]}}),
+    ("line", {"line": "x $({a})", "grid": {"axes": [AXIS]}}),
+    ("array", {**TRUE, "array": "0-2", "grid": {"axes": [AXIS]}}),
+    ("items", {**TRUE, "items": []}),
+    ("items", {"items": ["{}"], "lines": ["true"]}),
+    ("items", {**TRUE, "items": ["{}"], "grid": {"axes": [AXIS]}}),
+    ("items[1]", {**TRUE, "items": ["{}", "[]"]}),
+    ("items[1]", {**TRUE, "items": ["{}", "{"]}),
+    ("items[1]", {**TRUE, "items": ["{}", '{"a":' + "[" * 20_000 + "]" * 20_000 + "}"]}),
+    ("items[0]", {**TRUE, "items": ['{"a": "\\u0000"}']}),
+    ("items[0]", {**TRUE, "items": ['{"a": "' + "x" * 70_000 + '"}']}),
+    ("items[0]", {"line": "x {a} {a} {a}", "items": ['{"a": "' + "x" * 50_000 + '"}']}),
+    ("argv", {"argv": ["x", "{a}"], "items": ['{"a": 1}', '{"b": 1}']}),
+    ("array", {**TRUE, "items": ["{}"], "array": "0"}),
 ]
 
 

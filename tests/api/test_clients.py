@@ -187,10 +187,10 @@ async def test_others_are_answered_while_very_many_lines_are_checked(
 ) -> None:
     asked, answered = threading.Event(), threading.Event()
 
-    def slow(spec: JobSpec, lines: list[str]) -> tuple[list[Range], int]:
+    def slow(spec: JobSpec, lines: list[str], items: None) -> tuple[list[Range], int]:
         asked.set()
         assert answered.wait(20)
-        return check_spec(spec, lines)
+        return check_spec(spec, lines, items)
 
     monkeypatch.setattr(requests, "LINES_AT_ONCE", 2)
     monkeypatch.setattr(requests, "check_spec", slow)

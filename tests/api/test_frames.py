@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercel.core.grids import MAX_VALUES_BYTES, Axis, Grid
 from tercel.core.model import Lease, Needs, Program
 from tercel.manager import frames
 from tercel.wire.messages import (
@@ -52,6 +53,9 @@ def test_an_offer_without_lines_is_one_message_however_many_tasks() -> None:
 
 
 big = Program(argv=("x" * 130_000,), env={"A": "x" * 130_000})
+sweep = Program(
+    grid=Grid(axes=(Axis(name="a", values=("x" * 56,) * (MAX_VALUES_BYTES // 64)),)), template=True
+)
 messages: st.SearchStrategy[FromManager] = st.one_of(
     st.sampled_from([Ping(), Drain()]),
     st.sampled_from([0, 1, 100_000]).map(lambda count: Ack([2**62] * count)),
@@ -59,6 +63,7 @@ messages: st.SearchStrategy[FromManager] = st.one_of(
     st.sampled_from([1, 50_000]).map(lambda count: TakeBack([2**62] * count)),
     st.sampled_from([0, 50_000]).map(lambda count: Welcome(1, 1.0, [2**62] * count)),
     st.just(Brief(1, big, Needs())),
+    st.just(Brief(1, sweep, Needs())),
     lines.map(lambda texts: Offer(1, 0, max(0, len(texts[:15]) - 1), 1, texts[:15])),
 )
 
@@ -74,5 +79,5 @@ def test_frames_hold_all_messages_in_order_and_each_is_small(posted: list[FromMa
 
 
 def test_what_fits_goes_in_one_frame() -> None:
-    posted: list[FromManager] = [Ping()] * 1000
+    posted: list[FromManager] = [Ping(), Brief(1, Program(argv=("true",)), Needs())] * 1000
     assert list(frames.frames(posted)) == [posted]

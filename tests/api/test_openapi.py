@@ -80,7 +80,7 @@ api = schemathesis.openapi.from_dict(DOCUMENT)
 
 
 BEYOND_A_SCHEMA = {
-    "POST /v1/jobs": {"argv", "line", "lines", "array", "env", "name", "cwd"},
+    "POST /v1/jobs": {"argv", "line", "lines", "array", "env", "name", "cwd", "grid", "items", "template"},
     "GET /v1/jobs/{job}/tasks": {"tasks"},
     "POST /v1/cancel": {"select", "reason"},
     "POST /v1/retry": {"select", "reason"},

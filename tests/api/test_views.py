@@ -17,7 +17,7 @@ from tercel.core.states import TaskState
 from tercel.manager import logs, requests, views
 from tercel.manager.access import Identity
 from tercel.wire.api import Counted, Counts, JobList, JobView, Selection, TaskList, TaskView
-from tercel.wire.messages import SEGMENT_BYTES, Presence, Reports, Segment, Started
+from tercel.wire.messages import SEGMENT_BYTES, Brief, Offer, Presence, Reports, Segment, Started
 from tests.api.house import Answer, House, Scripted, inline, open_house
 
 
@@ -493,3 +493,48 @@ async def test_a_restarted_manager_shows_the_same(home: Path) -> None:
         assert after == before
         view: TaskView = before[0].tasks[0]
         assert view.stdout == "good"
+
+
+# -- points -----------------------------------------------------------------------------------------------
+
+
+async def test_the_tasks_of_a_sweep_are_shown_with_their_points(house: House) -> None:
+    span = {"rule": "plus", "start": "0", "by": "0.5", "count": 3}
+    axes = [{"name": "a", "values": ["x", "y z"]}, {"name": "b", "span": span}]
+    job = await house.submit(line="run {a} {b}", grid={"axes": axes}, array="1-4%2")
+    view = await house.job(job.id)
+    assert (job.tasks, view.template, view.grid, view.points) == (4, True, "a (2) x b (3)", 6)
+    assert view.command == "run {a} {b}"
+    worker = await house.worker()
+    [brief] = worker.all(Brief)
+    assert brief.program.template
+    assert brief.program.grid is not None
+    assert brief.program.grid.point(3) == {"a": "y z", "b": "0"}
+    await worker.report(await worker.offered())
+    page = await house.tasks(job.id)
+    assert [task.point for task in page.tasks] == [
+        {"a": "x", "b": "0.5"},
+        {"a": "x", "b": "1"},
+        {"a": "y z", "b": "0"},
+        {"a": "y z", "b": "0.5"},
+    ]
+    assert page.tasks[0].state is TaskState.FINISHED
+    assert (await house.task(job.id, 3)).point == {"a": "y z", "b": "0"}
+
+
+async def test_the_tasks_of_items_are_shown_with_their_values(house: House) -> None:
+    items = ['{"n": 1, "s": "a"}', '{"n": [2, {"x": null}]}', '{"n": true}']
+    job = await house.submit(argv=["run", "{n}"], items=items)
+    worker = await house.worker()
+    assert [line for offer in worker.all(Offer) for line in offer.lines or ()][:1] == items[:1]
+    assert (await house.job(job.id)).command == "run '{n}'"
+    points = [{"n": 1, "s": "a"}, {"n": [2, {"x": None}]}, {"n": True}]
+    assert [task.point for task in (await house.tasks(job.id)).tasks] == points
+    assert [task.point for task in (await house.tasks(job.id, "?tasks=0,2")).tasks] == points[::2]
+    assert (await house.task(job.id, 1)).point == points[1]
+
+
+async def test_tasks_of_other_jobs_have_no_point(house: House) -> None:
+    job = await house.submit()
+    answer = await house.ask("GET", f"/v1/jobs/{job.id}/tasks/0")
+    assert b"point" not in answer.body

@@ -1,11 +1,16 @@
 """What a task is given by the runner: arguments, environment, signals, a sandbox."""
 
+import ast
+import json
 import os
+import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tercel.core.model import Program
+from tercel.core.grids import Axis, Grid
+from tercel.core.model import End, Program
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import Recorder, python, run, shell, spawners, text
@@ -130,3 +135,68 @@ async def test_what_tasks_leave_is_removed_and_links_are_not_followed(
 async def test_directories_are_for_the_owner_only(runner: SpawnerPool, tmp_path: Path) -> None:
     for name in ("sandboxes", "outputs", "trash"):
         assert (tmp_path / "worker" / name).stat().st_mode & 0o777 == 0o700
+
+
+def axis(name: str, *values: str) -> Axis:
+    return Axis(name=name, values=values)
+
+
+NASTY = ("", "it's", 'say "hi"', "$HOME `id`", "two\nlines\n", "-n", "\\", "*", "ä€𝄞", "#")
+SHOW = "import os, sys; print(ascii((sys.argv[1:], os.environ['TERCEL_POINT'])))"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        Program(argv=(sys.executable, "-c", SHOW, "{x}", "a{x}b{n}", "{task}")),
+        Program(line=f'{sys.executable} -c "{SHOW}" {{x}} "a{{x}}b"{{n}} \'{{task}}\''),
+    ],
+    ids=["argv", "line"],
+)
+async def test_each_task_of_a_grid_gets_its_point_whatever_is_in_it(
+    runner: SpawnerPool, recorder: Recorder, program: Program
+) -> None:
+    grid = Grid(axes=(axis("x", *NASTY), axis("n", "1", "2")))
+    program = msgspec.structs.replace(program, grid=grid, template=True, env={"TERCEL_POINT": "mine"})
+    runner.launch([Launch(task % 2, 3, task, 100 + task, program) for task in range(grid.count)])
+    for task in range(grid.count):
+        words, point = ast.literal_eval(text((await recorder.report(100 + task)).out))
+        x, n = NASTY[task // 2], str(task % 2 + 1)
+        assert words == [x, f"a{x}b{n}", str(task)]
+        assert json.loads(point) == {"x": x, "n": n}
+
+
+async def test_a_tasks_item_fills_the_template(runner: SpawnerPool, recorder: Recorder) -> None:
+    items = ['{"a": "it\'s", "b": 0.10}', '{"a": [1, {"c": null}],\n "b": true}']
+    program = Program(line="printf '%s|' {a} {b} \"$TERCEL_POINT\"", template=True)
+    plain = Program(line='printf %s "${TERCEL_POINT-none}"')
+    runner.launch([Launch(0, 3, task, task, program, item) for task, item in enumerate(items)])
+    runner.launch([Launch(0, 4, 0, 9, plain)])
+    assert text((await recorder.report(0)).out) == 'it\'s|0.10|{"a":"it\'s","b":0.10}|'
+    assert text((await recorder.report(1)).out) == '[1,{"c":null}]|true|{"a":[1,{"c":null}],"b":true}|'
+    assert text((await recorder.report(9)).out) == "none"
+
+
+async def test_a_template_that_cannot_be_filled_is_refused_and_the_next_task_runs(
+    runner: SpawnerPool, recorder: Recorder
+) -> None:
+    program = Program(line="echo {a}", template=True)
+    broken = Program(line="echo {a", template=True)
+    runner.launch(
+        [
+            Launch(0, 3, 0, 1, program, '{"b": 1}'),
+            Launch(0, 3, 1, 2, program, "no json"),
+            Launch(0, 4, 0, 3, broken, '{"a": 1}'),
+            Launch(0, 3, 2, 4, program, '{"a": 1}'),
+        ]
+    )
+    for attempt in (1, 2, 3):
+        assert (await recorder.report(attempt)).end is End.REFUSED
+    assert text((await recorder.report(4)).out) == "1\n"
+
+
+async def test_a_line_that_is_empty_once_filled_does_nothing(runner: SpawnerPool, recorder: Recorder) -> None:
+    report = await run(
+        runner, recorder, Launch(0, 3, 0, 1, Program(line="{a:raw}", template=True), '{"a": ""}')
+    )
+    assert (report.end, report.code, report.err) == (End.EXITED, 0, None)

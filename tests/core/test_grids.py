@@ -14,7 +14,7 @@ from tercel.core.errors import UsageError
 from tercel.core.grids import MAX_VALUES_BYTES, Axis, Grid, Rule, Span, check_grid
 from tercel.core.gridtext import Outside, natural, parse_axis, parse_grid_file
 from tercel.core.model import MAX_TASKS
-from tercel.core.points import CommandTemplate, check_sweep, grid_point
+from tercel.core.points import CommandTemplate, as_json, check_sweep
 
 FILES = {"seeds.txt": ["1", "22", "a b"], "empty.txt": []}
 NAMES = {"data/*.csv": ["data/b.csv", "data/a10.csv", "data/a9.csv"], "a[*]?": ["a*b"]}
@@ -292,7 +292,7 @@ def test_the_papers_grid_search_yields_its_thirty_commands() -> None:
         for gamma in ("0", "0.25", "0.5", "0.75", "1")
     ]
     assert len(commands) == 30
-    assert grid_point(made, 7) == '{"1":"0.01","2":"0.5"}'
+    assert as_json(made.point(7)) == '{"1":"0.01","2":"0.5"}'
 
 
 @pytest.mark.B(9)

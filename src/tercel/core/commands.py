@@ -5,8 +5,10 @@ import shlex
 from collections.abc import Sequence
 
 from tercel.core.errors import UsageError
+from tercel.core.grids import check_grid
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import MAX_PRIORITY, MAX_RANGES, MAX_TASKS, JobSpec
+from tercel.core.points import check_items, check_sweep
 
 MAX_ARGV_BYTES = 127 * 1024
 """Linux starts no program with a single argument or variable of 128 KiB."""
@@ -103,9 +105,12 @@ def _cut(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
-def check_spec(spec: JobSpec, lines: Sequence[str] | None) -> tuple[list[Range], int]:
+def check_spec(
+    spec: JobSpec, lines: Sequence[str] | None, items: Sequence[str] | None = None
+) -> tuple[list[Range], int]:
     """Refuse what cannot be run. Returns the job's task numbers and how many may run at a time."""
     _check_program(spec, lines)
+    _check_points(spec, lines, items)
     _check_text("name", spec.name, MAX_NAME)
     _check_text("cwd", spec.cwd, 4096)
     if spec.cwd and not spec.cwd.startswith("/"):
@@ -122,7 +127,46 @@ def check_spec(spec: JobSpec, lines: Sequence[str] | None) -> tuple[list[Range],
         if spec.array:
             raise UsageError("a job of lines numbers its tasks by line: leave array out", "array")
         return [(0, len(lines) - 1)], 0
+    if items is not None:
+        if spec.array:
+            raise UsageError("a job of items numbers its tasks by item: leave array out", "array")
+        return [(0, len(items) - 1)], 0
+    if spec.grid is not None:
+        return _check_subset(spec.array, spec.grid.count)
     return parse_array(spec.array) if spec.array else ([(0, 0)], 0)
+
+
+def _check_points(spec: JobSpec, lines: Sequence[str] | None, items: Sequence[str] | None) -> None:
+    """Of a job of a template."""
+    if spec.grid is None and items is None:
+        if spec.template:
+            raise UsageError("a template needs values: give a grid or items", "template")
+        return
+    field = "items" if items is not None else "grid"
+    if spec.grid is not None and items is not None:
+        raise UsageError("both a grid and items are given: give one of them", field)
+    if lines is not None or not (spec.argv or spec.line):
+        raise UsageError(f"{field} needs one command for all tasks: argv or line", field)
+    if spec.grid is not None:
+        check_grid(spec.grid, MAX_TASKS)
+        check_sweep(spec.argv, spec.line, spec.grid, MAX_ARGV_BYTES)
+    if items is not None:
+        if not items:
+            raise UsageError("there are no items, so nothing to run", "items")
+        if len(items) > MAX_TASKS:
+            raise UsageError(f"{len(items):,} items; at most {MAX_TASKS:,} per job", "items")
+        check_items(spec.argv, spec.line, items, MAX_ARGV_BYTES)
+
+
+def _check_subset(array: str, count: int) -> tuple[list[Range], int]:
+    if not array:
+        return [(0, count - 1)], 0
+    ranges, limit = parse_array(array)
+    if ranges[-1][1] >= count:
+        raise UsageError(
+            f"array {_cut(array)}: the points of this sweep are numbered 0 to {count - 1:,}", "array"
+        )
+    return ranges, limit
 
 
 def _check_program(spec: JobSpec, lines: Sequence[str] | None) -> None:

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from tercel.core.grids import Grid
 from tercel.core.intervals import Range
 from tercel.core.states import TaskState
 
@@ -104,6 +105,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A shell command line; started without a shell where it has no shell syntax."""
     function: Function | None = None
     """A Python function, called once per task (see Call)."""
+    grid: Grid | None = None
+    """The points of a sweep: one task each, numbered as they are; `array` chooses among them."""
+    template: bool = False
+    """Whether argv or line has holes, `{name}`, for each task's point; of jobs with a grid or with items it has."""
     name: str = ""
     array: str = ""
     """Task numbers as in sbatch: `0-99:2%10`. Empty: one task, number 0 (or one per line)."""
@@ -148,6 +153,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             argv=self.argv,
             line=self.line,
             function=self.function,
+            grid=self.grid,
+            template=self.template,
             cwd=self.cwd,
             env=self.env,
             task_id_argument=self.task_id_argument,
@@ -169,6 +176,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_s: float = 0.0
     kill_grace_s: float = 5.0
     output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES
+    grid: Grid | None = None
+    template: bool = False
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,7 +194,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     """Chosen by the submitter: the same key again means the same job, not another one."""
     has_lines: bool = False
-    """Each task runs a line of its own, kept apart in chunks."""
+    """Each task has a line of its own (or, in a job of a template, an item), kept apart in chunks."""
     ended_at: float | None = None
     finished: int = 0
     failed: int = 0

@@ -66,9 +66,9 @@ def one_line(item: str) -> str:
     return msgspec.json.format(item, indent=-1)
 
 
-def grid_point(grid: Grid, task: int) -> str:
-    """As JSON."""
-    return msgspec.json.encode(grid.point(task)).decode()
+def as_json(point: Mapping[str, str]) -> str:
+    """A point of a grid as an item."""
+    return msgspec.json.encode(point).decode()
 
 
 def _text(raw: msgspec.Raw) -> str:

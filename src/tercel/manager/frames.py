@@ -4,6 +4,8 @@ every new link, it would keep the worker away for ever. So messages are made and
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from tercel.core.model import Lease
 from tercel.wire.messages import MAX_FRAME_BYTES, Ack, Brief, Cancel, FromManager, Offer, TakeBack, Welcome
 
@@ -13,9 +15,9 @@ OFFER_BYTES = MAX_FRAME_BYTES // 16
 _ID_BYTES = 9
 """An attempt's id at most."""
 _CHARACTER_BYTES = 4
-_BRIEF_BYTES = 512 * 1024
-"""A program, its arguments and environment are limited to about half of this."""
 _SMALL_BYTES = 64
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def offers(lease: Lease, lines: Sequence[str] | None) -> Iterator[Offer]:
@@ -62,5 +64,7 @@ def _size(message: FromManager) -> int:
         case Offer(lines=list(lines)):
             return _SMALL_BYTES + sum(map(len, lines)) * _CHARACTER_BYTES
         case Brief():
-            return _BRIEF_BYTES
+            return len(
+                _encode(message)
+            )  # there are few, from a hundred bytes to the megabytes of a grid's values
     return _SMALL_BYTES

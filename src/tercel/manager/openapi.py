@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from tercel import __version__
-from tercel.core import commands
+from tercel.core import commands, points
 from tercel.core.model import MAX_PRIORITY, Role
 from tercel.manager.access import MAX_NOTE, MAX_USER
 from tercel.manager.requests import MAX_KEY, MAX_REASON, MAX_SELECTORS
@@ -97,6 +97,7 @@ _LIMITS: dict[type, Json] = {
             "items": {"pattern": _TEXT, "maxLength": commands.MAX_LINE_BYTES, "minLength": 1},
             "minItems": 1,
         },
+        "items": {"items": {"maxLength": points.MAX_ITEM_BYTES, "minLength": 2}, "minItems": 1},
         "name": {"pattern": _TEXT, "maxLength": commands.MAX_NAME},
         "cwd": {"pattern": r"^(/[^\x00]*)?$", "maxLength": 4096},
         "key": {"pattern": _TEXT, "maxLength": MAX_KEY},

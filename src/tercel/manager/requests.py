@@ -35,11 +35,11 @@ Chosen = tuple[int, IntervalSet | None]
 
 async def submit(manager: Manager, who: Identity, submission: Submission) -> Submitted:
     who.require(Role.USER, Role.ADMIN)
-    lines = submission.lines
-    if lines is not None and len(lines) > LINES_AT_ONCE:
-        ranges, max_running = await asyncio.to_thread(check_spec, submission, lines)
+    lines, items = submission.lines, submission.items
+    if _listed(submission) > LINES_AT_ONCE:
+        ranges, max_running = await asyncio.to_thread(check_spec, submission, lines, items)
     else:
-        ranges, max_running = check_spec(submission, lines)
+        ranges, max_running = check_spec(submission, lines, items)
     if len(submission.key) > MAX_KEY or "\0" in submission.key:
         raise UsageError(f"key has at most {MAX_KEY} characters and no NUL", "key")
     if not submission.key:
@@ -77,14 +77,23 @@ async def _add(
         max_running=max_running,
         submitted_at=manager.clock(),
         key=submission.key,
-        has_lines=submission.lines is not None,
+        has_lines=submission.lines is not None or submission.items is not None,
     )
-    await manager.add(JobAdded(row, tuple(submission.lines or ())))
+    await manager.add(JobAdded(row, tuple(submission.lines or submission.items or ())))
     return row
 
 
+def _listed(submission: Submission) -> int:
+    """How many lines, items and values are to be checked."""
+    grid = submission.grid
+    values = sum(len(axis.values) for axis in grid.axes) if grid is not None else 0
+    return len(submission.lines or ()) + len(submission.items or ()) + values
+
+
 def _spec_of(submission: Submission) -> JobSpec:
-    return JobSpec(**{name: getattr(submission, name) for name in JobSpec.__struct_fields__})
+    fields = {name: getattr(submission, name) for name in JobSpec.__struct_fields__}
+    fields["template"] = submission.grid is not None or submission.items is not None
+    return JobSpec(**fields)
 
 
 def _submitted(row: JobRow, repeated: bool) -> Submitted:

@@ -4,11 +4,14 @@ import asyncio
 import shlex
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from tercel import __version__
 from tercel.core.explain import why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job, Worker
 from tercel.core.model import End, JobRow, Outcome
+from tercel.core.points import item_point
 from tercel.core.selectors import task_name
 from tercel.core.states import TERMINAL, TaskState
 from tercel.manager import logs, requests
@@ -48,7 +51,7 @@ def counts(row: JobRow, job: Job | None) -> Counts:
 def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> JobView:
     spec = row.spec
     command = shlex.join(spec.argv) if spec.argv else spec.line
-    if row.has_lines:
+    if row.has_lines and not spec.template:
         command = manager.store.lines(row.id, 0, 0)[0]
     return JobView(
         id=row.id,
@@ -66,6 +69,9 @@ def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> Jo
         time_limit_s=spec.time_limit_s,
         retries=spec.retries,
         cwd=spec.cwd,
+        template=spec.template,
+        grid=str(spec.grid)[:1000] if spec.grid is not None else "",
+        points=spec.grid.count if spec.grid is not None else 0,
     )
 
 
@@ -105,11 +111,22 @@ async def task_views(
             if outputs:
                 size += _kept_bytes(outcome)
                 if views and size > PAGE_OUTPUT_BYTES:
-                    return views, True
+                    more = True
+                    break
             views.append(_ended_view(row.id, outcome, await _texts(manager, outcome) if outputs else None))
         elif job is not None and state is not None:
             views.append(_open_view(job, task, state, waiting, now))
-    return views, more
+    return (await _with_points(manager, row, views) if row.spec.template else views), more
+
+
+async def _with_points(manager: Manager, row: JobRow, views: list[TaskView]) -> list[TaskView]:
+    grid = row.spec.grid
+    if grid is not None:
+        return [replace(view, point=grid.point(view.task)) for view in views]
+    items: list[str] = []
+    for first, last in IntervalSet((view.task, view.task) for view in views).ranges():
+        items += await asyncio.to_thread(manager.store.lines, row.id, first, last)
+    return [replace(view, point=item_point(item)) for view, item in zip(views, items, strict=True)]
 
 
 async def _outcomes(manager: Manager, row: JobRow, job: Job | None, page: IntervalSet) -> dict[int, Outcome]:
@@ -182,6 +199,7 @@ async def task_view(manager: Manager, row: JobRow, task: int) -> TaskView | None
         exit_code=view.exit_code,
         why=view.why,
         attempts=history + view.attempts,
+        point=view.point,
     )
 
 

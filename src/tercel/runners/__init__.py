@@ -4,6 +4,7 @@
 
     pool         the worker's runner: lanes, large outputs, leftovers of earlier processes
     lane         its end of one spawner
+    points       what the tasks of a template run
 
     channel      what pool and spawner say to each other
     outputs      files of large outputs: written by spawners, read by the pool

@@ -23,7 +23,10 @@ class Launch(msgspec.Struct, frozen=True, array_like=True):
     attempt: int
     program: Program
     line: str = ""
-    """The task's own command line; overrides the program's argv and line unless empty."""
+    """The task's own command line; overrides the program's argv and line unless empty.
+
+    Of a program with a template and no grid: the task's item, which fills the template.
+    """
     call: Call | None = None
     """Of a job that is a function."""
     inputs: dict[str, bytes | str] = {}

@@ -23,10 +23,12 @@ import msgspec
 
 import tercel
 from tercel.core.commands import plain_argv
+from tercel.core.errors import UsageError
 from tercel.core.model import End, Program, Report
 from tercel.runners import trees
 from tercel.runners.channel import Channel, Message
 from tercel.runners.contract import Launch, Listener
+from tercel.runners.points import Points
 from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
 
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from tercel.runners.spawner import main; main()"
@@ -100,6 +102,8 @@ class Lane:
         self._job = 0
         self._program: Program | None = None
         """Of the last setup: launches of the same job need no other."""
+        self._points: Points | None = None
+        """Of the same program, if it is a template and a task has been launched."""
         self._loop = asyncio.get_running_loop()
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -118,12 +122,29 @@ class Lane:
         messages: list[Message] = []
         for launch in launches:
             if launch.program is not self._program or launch.job != self._job:
-                self._job, self._program = launch.job, launch.program
+                self._job, self._program, self._points = launch.job, launch.program, None
                 messages.append(_setup(launch.job, launch.program))
-            argv = plain_argv(launch.line) if launch.line else None
-            messages.append(("start", launch.task, launch.attempt, argv, launch.line))
+            if launch.program.template:
+                messages += self._filled(launch)
+            else:
+                argv = plain_argv(launch.line) if launch.line else None
+                messages.append(("start", launch.task, launch.attempt, argv, launch.line))
             self._live[launch.attempt] = _Live(launch)
         self._send(messages)
+
+    def _filled(self, launch: Launch) -> list[Message]:
+        """Of a job of a template. One that this version cannot fill is another worker's, perhaps."""
+        try:
+            if self._points is None:
+                self._points = Points(launch.program)
+            return [("start", launch.task, launch.attempt, *self._points.start(launch.task, launch.line))]
+        except UsageError as error:
+            self._loop.call_soon(self._on_refused, launch.attempt, f"{self._node}: {error}")
+            return []
+
+    def _on_refused(self, attempt: int, why: str) -> None:
+        if (live := self._live.pop(attempt, None)) is not None:
+            self._on_ended([_report(live.launch, End.REFUSED, why)])
 
     def holds(self, attempt: int) -> bool:
         return attempt in self._live
@@ -217,8 +238,12 @@ class Lane:
 
 
 def interrupted(launch: Launch, note: str) -> Report:
+    return _report(launch, End.INTERRUPTED, note)
+
+
+def _report(launch: Launch, end: End, note: str) -> Report:
     ids = (launch.job, launch.task, launch.attempt)
-    return Report(*ids, End.INTERRUPTED, 0, time.time(), 0.0, 0.0, 0, note)
+    return Report(*ids, end, 0, time.time(), 0.0, 0.0, 0, note)
 
 
 def _setup(job: int, program: Program) -> Message:

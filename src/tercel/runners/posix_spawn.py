@@ -21,9 +21,12 @@ _posix_spawn.argtypes = [ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_void_p] * 
 
 
 class Strings:
-    """A list of strings as C has it, ending in NULL, of which some end in a number that changes."""
+    """A list of strings as C has it, ending in NULL, of which some end in a number that changes.
 
-    __slots__ = ("_array", "_fixed", "_numbered", "_places", "address")
+    One more may be added, and replaced by another one.
+    """
+
+    __slots__ = ("_added", "_array", "_fixed", "_numbered", "_places", "address")
 
     def __init__(self, fixed: Sequence[bytes], numbered: Sequence[bytes] = ()) -> None:
         """`numbered` strings come last; `number` completes them."""
@@ -32,7 +35,8 @@ class Strings:
         self._fixed = [ctypes.create_string_buffer(string) for string in fixed]
         self._numbered = [ctypes.create_string_buffer(string, len(string) + _DIGITS) for string in numbered]
         strings = [ctypes.addressof(string) for string in (*self._fixed, *self._numbered)]
-        self._array = (ctypes.c_void_p * (len(strings) + 1))(*strings)
+        self._array = (ctypes.c_void_p * (len(strings) + 2))(*strings)
+        self._added: ctypes.Array[ctypes.c_char] | None = None
         self.address = ctypes.addressof(self._array)
         self._places = [memoryview(string).cast("B")[-_DIGITS:] for string in self._numbered]
 
@@ -41,6 +45,13 @@ class Strings:
         for place, number in zip(self._places, numbers, strict=True):
             digits = b"%d\0" % number
             place[: len(digits)] = digits
+
+    def add(self, string: bytes) -> None:
+        """In the place of the one that was added before."""
+        if b"\0" in string:
+            raise ValueError("a NUL byte in its environment")
+        self._added = ctypes.create_string_buffer(string)
+        self._array[len(self._array) - 2] = ctypes.addressof(self._added)
 
 
 class Starter:

@@ -84,7 +84,7 @@ class Program:
         variables = base_env | {name.encode(): value.encode() for name, value in env.items()}
         variables[b"TERCEL_JOB_ID"] = variables[b"SLURM_ARRAY_JOB_ID"] = b"%d" % job
         self._search = variables.get(b"PATH", os.defpath.encode())
-        for name in (*_NUMBERED, b"TERCEL_SANDBOX"):
+        for name in (*_NUMBERED, b"TERCEL_SANDBOX", b"TERCEL_POINT"):
             variables.pop(name, None)
         self._variables = [b"%s=%s" % variable for variable in variables.items()]
         self._environment: Strings | None = None
@@ -92,21 +92,24 @@ class Program:
         """The one in _environment."""
         self._found: dict[bytes, bytes] = {}
 
-    def environment(self, task: int, attempt: int, sandbox: bytes) -> Strings:
+    def environment(self, task: int, attempt: int, sandbox: bytes, point: str = "") -> Strings:
         """Good until the next call. Raises ValueError for variables that cannot be handed to a process."""
         if self._environment is None or sandbox != self._sandbox:
             fixed = [*self._variables, b"TERCEL_SANDBOX=" + sandbox]
             self._environment = Strings(fixed, [name + b"=" for name in _NUMBERED])
             self._sandbox = sandbox
         self._environment.number(task, task, attempt)
+        if point:
+            self._environment.add(b"TERCEL_POINT=" + point.encode())
         return self._environment
 
     def command(self, task: int, argv: list[str] | None, line: str) -> Command:
         """Of a task's own command if it has one, else the job's. Raises ValueError as Command does."""
-        if self._common is not None and not line:
+        own = bool(line) or argv is not None
+        if self._common is not None and not own:
             return self._common
-        command = Command(self._words(task, argv if line else self._argv, line or self._line))
-        if not line and not self._task_id_argument:
+        command = Command(self._words(task, argv if own else self._argv, line or self._line))
+        if not own and not self._task_id_argument:
             self._common = command
         return command
 

@@ -20,14 +20,18 @@ NEVER = float("inf")
 class Launch:
     """An attempt that waits for its turn."""
 
-    __slots__ = ("argv", "attempt", "line", "program", "task")
+    __slots__ = ("argv", "attempt", "line", "point", "program", "task")
 
-    def __init__(self, program: Program, task: int, attempt: int, argv: list[str] | None, line: str) -> None:
+    def __init__(
+        self, program: Program, task: int, attempt: int, argv: list[str] | None, line: str, point: str = ""
+    ) -> None:
         self.program = program
         self.task = task
         self.attempt = attempt
         self.argv = argv
         self.line = line
+        self.point = point
+        """JSON, if the job is of a template."""
 
 
 class Run:

@@ -104,9 +104,9 @@ class Spawner:
     def _on_setup(self, *fields: object) -> None:
         self._program = programs.Program(self._base_env, *fields)  # type: ignore[arg-type]
 
-    def _on_start(self, task: int, attempt: int, argv: list[str] | None, line: str) -> None:
+    def _on_start(self, task: int, attempt: int, argv: list[str] | None, line: str, point: str = "") -> None:
         assert self._program is not None
-        self._queue.append(Launch(self._program, task, attempt, argv, line))
+        self._queue.append(Launch(self._program, task, attempt, argv, line, point))
 
     def _on_kill(self, attempts: list[int]) -> None:
         wanted = set(attempts)
@@ -210,7 +210,7 @@ class Spawner:
             return False
         try:
             command = program.command(launch.task, launch.argv, launch.line)
-            environment = program.environment(launch.task, launch.attempt, sandbox.path)
+            environment = program.environment(launch.task, launch.attempt, sandbox.path, launch.point)
         except ValueError as error:
             self._reports.add_not_started(run, 126, str(error))
             return False

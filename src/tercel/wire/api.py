@@ -25,6 +25,8 @@ that is not known is refused):
 Errors are problem details (RFC 9457): Problem, with the status as HTTP code.
 """
 
+from typing import Any
+
 import msgspec
 
 from tercel.core.intervals import Range
@@ -38,6 +40,8 @@ SCHEMA = 1
 class Submission(JobSpec, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     lines: list[str] | None = None
     """One shell command line per task."""
+    items: list[str] | None = None
+    """One JSON object per task, as text, for the holes of argv or line: {"name": "a", "size": 3}."""
     key: str = ""
     """Any text of the client's: sending the same key again gives the same job instead of a second one."""
 
@@ -66,7 +70,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     owner: str
     command: str
-    """For people: the command as one line (for a job of lines, its first)."""
+    """For people: the command as one line (for a job of lines, its first; for one of a template, that)."""
     tasks: int
     array: str
     counts: Counts
@@ -78,6 +82,12 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_s: float
     retries: int
     cwd: str
+    template: bool = False
+    """The command has holes, filled for each task from its point."""
+    grid: str = ""
+    """For people: the names of a sweep and how many values each has."""
+    points: int = 0
+    """How many points the sweep has; its tasks may be some of them."""
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +132,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stdout: str | None = None
     """With outputs=true: what is kept (of more than 16 MiB its tail; logs give all), undecodable bytes replaced."""
     stderr: str | None = None
+    point: dict[str, Any] | None = None
+    """Of a job of a template: the values of its holes. Those of a sweep are texts, those of items any JSON."""
 
 
 class TaskList(msgspec.Struct, frozen=True, kw_only=True):
