@@ -54,14 +54,20 @@ class JobCommand(Command):
         return super().parse_args(ctx, args)
 
     def _file_last(self, ctx: click.Context, args: list[str]) -> list[str]:
-        _, words, _ = self.make_parser(ctx).parse_args(list(args))
+        words = self._words(ctx, args)
         before = args[: len(args) - len(words)]
         if len(words) < 2 or "--" in before[-1:] or not is_job_file(words[0]):
             return args
         after = words[1:]
-        _, arguments, _ = self.make_parser(ctx).parse_args(list(after))
+        arguments = self._words(ctx, after)
         options = after[: len(after) - len(arguments)]
         return [*before, *(options[:-1] if "--" in options[-1:] else options), "--", words[0], *arguments]
+
+    def _words(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What follows the options."""
+        options, _, _ = self.make_parser(ctx).parse_args(list(args))
+        words = options.get("words")  # without any it is None, or a mark of click's
+        return list(words) if isinstance(words, list | tuple) else []
 
 
 def read_drafts(words: Sequence[str], flags: Mapping[str, Any]) -> list[Draft]:

@@ -23,7 +23,8 @@ def show_draft(screen: Screen, draft: Draft) -> None:
     screen.emit({"dry_run": True, "tasks": draft.tasks, "job": job})
     facts = [
         ("tasks", f"{draft.tasks:,}" + (f" ({job.array})" if job.array else "")),
-        ("command", command_of(job, 100)),
+        ("sweep", str(job.grid or "")),
+        ("command", _command(draft, 100)),
         ("name", job.name),
         ("needs", f"{cpus(job.cpus)} cpus" + (f", {size(job.mem_bytes)}" if job.mem_bytes else "")),
         ("time limit", duration(job.time_limit_s) if job.time_limit_s else ""),
@@ -61,7 +62,7 @@ def _show_flow(screen: Screen, drafts: Sequence[Draft]) -> None:
     ]
     screen.emit({"dry_run": True, "tasks": tasks, "steps": steps})
     rows: list[list[Cell]] = [
-        [draft.submission.name, draft.tasks, _needs(drafts, draft), command_of(draft.submission, WIDTH)]
+        [draft.submission.name, draft.tasks, _needs(drafts, draft), _command(draft, WIDTH)]
         for draft in drafts[:MOST_STEPS]
     ]
     screen.tell(
@@ -81,8 +82,9 @@ def _needs(drafts: Sequence[Draft], draft: Draft) -> str:
     return short(", ".join(names), WIDTH)
 
 
-def command_of(job: Submission, width: int) -> str:
+def _command(draft: Draft, width: int) -> str:
+    job = draft.submission
     lines = job.lines or []
-    text = " ".join(job.argv) or job.line or (lines[0] if lines else "")
+    text = draft.shown or " ".join(job.argv) or job.line or (lines[0] if lines else "")
     more = f" (and {count(len(lines) - 1, 'line')} more)" if len(lines) > 1 else ""
     return short(text, width) + more

@@ -16,6 +16,7 @@ from tercel.sdk.files.directories import directory
 from tercel.sdk.files.keys import BY_FIELD, BY_NAME, WHAT_IS_RUN
 from tercel.sdk.files.kinds import Mistake, check, without_field
 from tercel.sdk.files.lines import Lines, read_lines
+from tercel.sdk.files.points import read_grid, read_items
 from tercel.sdk.files.sources import Given, Source, Words
 from tercel.wire.api import Submission
 
@@ -30,6 +31,8 @@ class Draft(NamedTuple):
     """In a flow: indexes of the drafts it comes after, and whether after `all` of its tasks or after the `same` one."""
     remarks: Sequence[str] = ()
     """What was not taken as it was written."""
+    shown: str = ""
+    """The command for people, where what is run does not show it."""
 
     @property
     def tasks(self) -> int:
@@ -63,12 +66,13 @@ def make_draft(words: Words, source: Source, remarks: Sequence[str] = ()) -> Dra
     for name, given in words.items():
         fields |= _field(name, given)
     lines = _program(words, source, fields)
+    items = _points(words, fields)
     fields["cwd"] = _directory(words.get("cwd"))
     submission = Submission(**fields)  # type: ignore[arg-type]
     try:
-        ranges, _ = check_spec(submission, submission.lines)
+        ranges, _ = check_spec(submission, submission.lines, submission.items)
     except UsageError as error:
-        raise _placed(error, words, source, lines) from None
+        raise _placed(error, words, source, items or lines) from None
     said = [*remarks, lines.remark()] if lines else remarks
     return Draft(submission, ranges, remarks=[remark for remark in said if remark])
 
@@ -114,6 +118,30 @@ def _program(words: Words, source: Source, fields: dict[str, object]) -> Lines |
     return None
 
 
+def _points(words: Words, fields: dict[str, object]) -> Lines | None:
+    """Adds what fills the holes of the command to the fields. Returns the items that were read, if any were."""
+    sweep, zipped, items = words.get("sweep"), words.get("sweep_zip"), words.get("items_file")
+    if zipped is not None and sweep is None:
+        raise zipped.source.wrong(zipped.path, "there is no sweep: its values stand in the table [sweep]")
+    if sweep is not None:
+        assert isinstance(sweep.value, Mapping)
+        try:
+            fields["grid"] = read_grid(
+                sweep.value, zipped is not None and zipped.value is True, sweep.source.base, sweep.path
+            )
+        except Mistake as mistake:
+            raise sweep.source.wrong(mistake.path, mistake.text) from None
+    if items is None:
+        return None
+    assert isinstance(items.value, str)
+    try:
+        read = read_items(items.value, items.source.base)
+    except UsageError as error:
+        raise items.source.wrong(items.path, str(error)) from None
+    fields["items"] = read.lines
+    return read
+
+
 def _directory(given: Given | None) -> str:
     if given is None:
         return directory(".")
@@ -126,15 +154,13 @@ def _directory(given: Given | None) -> str:
 
 def _placed(error: UsageError, words: Words, source: Source, lines: Lines | None) -> UsageError:
     """A complaint of the rules about a field of Submission, at the place where its key was given."""
-    member = re.fullmatch(r"lines\[(\d+)\]", error.field)
-    if member is not None and lines is not None:
-        where = f"{lines.name}:{lines.numbers[int(member[1])]}"
-        return words["lines_file"].source.wrong(
-            words["lines_file"].path, str(error).replace(error.field, where, 1)
-        )
+    member = re.fullmatch(r"(?:lines|items)\[(\d+)\]", error.field)
     key = BY_FIELD.get(error.field.partition("[")[0], "")
     given = words.get(key) or words.get("lines_file" if key == "lines" else "")
     if given is None:
         return source.wrong((), str(error))
-    path = (*given.path, int(member[1])) if member is not None else given.path
-    return given.source.wrong(path, without_field(error))
+    if member is None:
+        return given.source.wrong(given.path, without_field(error))
+    if lines is None:
+        return given.source.wrong((*given.path, int(member[1])), without_field(error))
+    return given.source.wrong(given.path, str(error).replace(error.field, lines.place(int(member[1])), 1))

@@ -90,6 +90,7 @@ def _max_fails(text: str) -> str:
     return text.strip()
 
 
+_HUGE = 10**300
 _SIZE = Text(r"\s*\d+(\.\d+)?\s*[KMGTPkmgtp]?([iI]?[bB])?\s*", lambda text: parse_size(text, ""))
 _TIME = Text(
     r"\s*(\d+|(\d+(\.\d+)?[smhdSMHD])+|(\d{1,6}-)?\d{1,9}:\d{1,2}(:\d{1,2})?)\s*",
@@ -106,6 +107,9 @@ RETRY = Table(
     },
     required=("codes",),
 )
+
+_VALUE = AnyOf((Text(), Number(-_HUGE, _HUGE), Flag()))
+SWEEP = TableOf(AnyOf((ListOf(_VALUE, least=1), _VALUE)))
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -129,6 +133,19 @@ KEYS: tuple[Key, ...] = (
         flags=("--each-line",),
         metavar="FILE",
     ),
+    Key(
+        "items_file",
+        Text(),
+        "One task per JSON object of FILE ('-': stdin), whose values fill the command's {holes}.",
+        flags=("--from-json",),
+        metavar="FILE",
+    ),
+    Key(
+        "sweep",
+        SWEEP,
+        'One task per combination of values: C = [0.1, 1, 10], g = "0:1:0.25", f = "data/*.csv", s = "@seeds.txt".',
+    ),
+    Key("sweep_zip", Flag(), "Take the first values of all names together, then the second ones, and so on."),
     Key(
         "array",
         Text(r"\s*\d+(-\d+(:\d+)?)?\s*(,\s*\d+(-\d+(:\d+)?)?\s*)*(%\d+)?\s*"),
@@ -297,6 +314,8 @@ BY_FIELD = {key.field: key.name for key in KEYS if key.field} | {
     "argv": "command",
     "line": "command",
     "lines": "lines",
+    "items": "items_file",
+    "grid": "sweep",
 }
 WHAT_IS_RUN = frozenset({"command", "lines", "lines_file"})
 """Keys that replace one another when a description is laid over another."""

@@ -11,13 +11,19 @@ STDIN = "-"
 
 
 class Lines(NamedTuple):
+    """What each task has of its own: a command, or an item of JSON."""
+
     lines: list[str]
     numbers: list[int]
-    """Of each one's line in the file."""
+    """Of each one's line in the file; none, if they are not lines there."""
     skipped: int
     """Blank and comment lines."""
     name: str
     """Of the file, for people."""
+
+    def place(self, index: int) -> str:
+        """`cmds.txt:7`"""
+        return f"{self.name}:{self.numbers[index]}" if self.numbers else f"{self.name}: item {index}"
 
     def remark(self) -> str:
         if not self.skipped:
@@ -34,12 +40,16 @@ def read_text(file: Path) -> str:
         raise UsageError(f"cannot read {file}: {error.strerror}") from None
 
 
+def read_source(source: str, base: Path) -> tuple[str, str]:
+    """(its name for people, its text). Raises UsageError."""
+    if source == STDIN:
+        return "stdin", _decode(sys.stdin.buffer.read(), STDIN)
+    return source, read_text(base / source)
+
+
 def read_lines(source: str, base: Path) -> Lines:
     """Of a file, or of stdin for '-'. Raises UsageError."""
-    if source == STDIN:
-        name, text = "stdin", _decode(sys.stdin.buffer.read(), STDIN)
-    else:
-        name, text = source, read_text(base / source)
+    name, text = read_source(source, base)
     every = text.removesuffix("\n").split("\n") if text else []
     lines: list[str] = []
     numbers: list[int] = []

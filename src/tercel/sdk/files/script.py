@@ -61,12 +61,17 @@ def read_script(file: str, text: str, arguments: Sequence[str], above: Words) ->
         if key in words:
             given = words[key]
             raise given.source.wrong(given.path, "the script itself is what is run: leave it out")
-    words["command"] = Given(_starting(name, text, arguments), source, ())
+    started = _starting(name, text)
+    if (
+        "items_file" in words or "sweep" in words
+    ):  # the arguments have holes, and the script has braces of its own
+        started = [word.replace("{", "{{").replace("}", "}}") for word in started]
+    words["command"] = Given([*started, *arguments], source, ())
     words.setdefault("name", Given(name[:256], source, ()))
-    return make_draft(words, source, ignored)
+    return make_draft(words, source, ignored)._replace(shown=shlex.join([file, *arguments]))
 
 
-def _starting(name: str, text: str, arguments: Sequence[str]) -> list[str]:
+def _starting(name: str, text: str) -> list[str]:
     """What a worker runs. The text travels as an argument, which no shell reads; `$0` is the script's name.
 
     The interpreter is started by name rather than by the kernel, because a sandbox may lie where nothing may be executed.
@@ -76,7 +81,7 @@ def _starting(name: str, text: str, arguments: Sequence[str]) -> list[str]:
         'f=${TERCEL_SANDBOX:?}/.tercel; mkdir -p "$f" && f=$f/$0 && printf %s "$1" >"$f" && chmod u+x "$f" && shift '
         f'&& exec {interpreter} "$f" "$@"; exit 126'
     )
-    return [_SHELL, "-c", line, name, text, *arguments]
+    return [_SHELL, "-c", line, name, text]
 
 
 def _interpreter(text: str) -> list[str]:
