@@ -10,7 +10,8 @@ from tercel.core.dispatch import AHEAD_MOST, LONG_S, ahead_of
 from tercel.core.effects import Recalled
 from tercel.core.ledger import Job, Worker
 from tercel.core.machine import Machine
-from tercel.core.model import End, JobRow, JobSpec, Needs, Report, WorkerInfo
+from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report, WorkerInfo
+from tercel.core.shares import Queue
 
 JOB = st.tuples(
     st.sampled_from([0, 1000, 1000]),
@@ -127,11 +128,11 @@ def test_a_full_worker_costs_nothing_however_many_kinds_of_work_wait(monkeypatch
 
     monkeypatch.setattr(Worker, "could_run", counted)
     assert [job for _, job, _ in leases(fast)] == list(range(1, 101))
-    assert looks == 100
+    assert looks == 200, "once for the room there is, once for offers ahead"
 
 
 def job_with_mean(mean: float | None, cpus: float = 1.0) -> Job:
-    job = Job(row(1, cpus=cpus, tasks=1000))
+    job = Job(row(1, cpus=cpus, tasks=1000), Queue(QueueRow(name="ada")))
     job.mean_wall_s = mean
     return job
 

@@ -12,7 +12,8 @@ from tercel.core.changes import Concluded, LeaseClosed, Leased, LiveJob, Loaded
 from tercel.core.effects import Acknowledged, Effect, Offered, Welcomed
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
-from tercel.core.machine import FORGET_OFFLINE_S, Machine
+from tercel.core.joining import FORGET_OFFLINE_S
+from tercel.core.machine import Machine
 from tercel.core.model import (
     End,
     Held,

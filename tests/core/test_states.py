@@ -24,12 +24,11 @@ def test_every_event_moves_some_state() -> None:
     assert {event for _, event in TRANSITIONS} == set(TaskEvent)
 
 
-def test_a_terminal_state_is_left_only_by_retry_and_what_finished_never() -> None:
+def test_a_terminal_state_is_left_only_by_retry() -> None:
     for (before, event), after in TRANSITIONS.items():
         if before in TERMINAL:
             assert event is TaskEvent.RETRY
             assert after is TaskState.READY
-    assert not any(before is TaskState.FINISHED for before, _ in TRANSITIONS)
 
 
 def test_from_everywhere_an_end_can_be_reached() -> None:
@@ -39,11 +38,17 @@ def test_from_everywhere_an_end_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize("state", [s for s in TaskState if s not in TERMINAL])
-def test_whatever_is_not_over_can_be_cancelled_and_its_report_is_taken(state: TaskState) -> None:
+def test_whatever_is_not_over_can_be_cancelled(state: TaskState) -> None:
     assert next_state(state, TaskEvent.CANCEL) is TaskState.CANCELLED
+
+
+@pytest.mark.parametrize("state", [s for s in TaskState if s not in (*TERMINAL, TaskState.WAITING)])
+def test_whatever_may_have_an_attempt_takes_its_report(state: TaskState) -> None:
+    """What waits has none: its needs were never met, or its last attempt is over."""
     assert next_state(state, TaskEvent.FINISH) is TaskState.FINISHED
     assert next_state(state, TaskEvent.FAIL) is TaskState.FAILED
-    assert next_state(state, TaskEvent.TRY_AGAIN) is TaskState.READY
+    held = state is TaskState.PAUSED
+    assert next_state(state, TaskEvent.TRY_AGAIN) is (TaskState.PAUSED if held else TaskState.READY)
 
 
 def test_only_the_tasks_own_doing_ends_it_as_failed() -> None:
@@ -51,7 +56,8 @@ def test_only_the_tasks_own_doing_ends_it_as_failed() -> None:
         TaskEvent.FAIL
     }
     assert {event for (_, event), after in TRANSITIONS.items() if after is TaskState.CANCELLED} == {
-        TaskEvent.CANCEL
+        TaskEvent.CANCEL,
+        TaskEvent.SKIP,
     }
 
 

@@ -25,15 +25,17 @@ from pathlib import Path
 
 from tercel.core.books import Settings
 from tercel.core.changes import (
+    AttemptLost,
     AttemptSpent,
     Change,
     Concluded,
     JobAdded,
     JobEnded,
     JobResumed,
+    JobRevised,
     LeaseClosed,
     Leased,
-    LiveJob,
+    QueueSet,
     Reopened,
     SpanConcluded,
 )
@@ -56,7 +58,6 @@ from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import End, Held, JobRow, JobSpec, Lease, Needs, Report, WorkerInfo, WorkerState
 from tercel.core.selectors import parse_selector
-from tercel.core.states import TaskState
 from tercel.stores.memory import MemoryStore
 
 ENDS = {
@@ -191,11 +192,9 @@ class Stage:
         if job is None:
             row = self.store.job(chosen.first)
             assert row is not None
-            ended = [
-                self.store.ended(row.id, s)
-                for s in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)
-            ]
-            job = self.machine.restore(LiveJob(row, *ended, {}))
+            live = self.store.live(row.id)
+            assert live is not None
+            job = self.machine.restore(live)
         return job, IntervalSet(job.row.ranges if chosen.tasks is None else chosen.tasks)
 
     # -- what is told -------------------------------------------------------------------------------------
@@ -211,6 +210,15 @@ class Stage:
                 return f"{self._names[outcome.report.attempt]} {outcome.state} on {outcome.worker}"
             case AttemptSpent(outcome):
                 return f"{self._names[outcome.report.attempt]} failed on {outcome.worker} and is tried again"
+            case AttemptLost(outcome):
+                return (
+                    f"{self._names[outcome.report.attempt]} lost on {outcome.worker}: {outcome.report.note}"
+                )
+            case JobRevised(job, spec, held):
+                ranges = ",".join(_range(first, last) for first, last in held)
+                return f"job {job} revised: priority {spec.priority}" + (f", {ranges} held" if held else "")
+            case QueueSet(queue):
+                return f"queue {queue.name} set"
             case SpanConcluded(job, first, last, state, _, reason):
                 return f"{job}.{_range(first, last)} {state}: {reason}"
             case Reopened(job, ranges):

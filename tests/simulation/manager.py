@@ -5,7 +5,7 @@ commit -> effects. It can be killed between any two of these.
 from typing import TYPE_CHECKING
 
 from tercel.core.books import Settings
-from tercel.core.changes import Change, JobAdded, LiveJob
+from tercel.core.changes import Change, JobAdded
 from tercel.core.effects import (
     Acknowledged,
     Drained,
@@ -20,7 +20,6 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow
-from tercel.core.states import TaskState
 from tercel.wire.messages import (
     Ack,
     Brief,
@@ -115,11 +114,8 @@ class SimManager:
 
     def _reopen(self, id: int) -> Job | None:
         store = self.world.store
-        row = store.job(id)
-        if row is None:
-            return None
-        ended = [store.ended(id, s) for s in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)]
-        return self.machine.restore(LiveJob(row, *ended, {}))
+        live = store.live(id)
+        return None if live is None else self.machine.restore(live)
 
     def drain(self, name: str) -> None:
         worker = self.machine.workers.get(name)

@@ -8,12 +8,14 @@ import heapq
 
 import msgspec
 
+from tercel.core import graph
 from tercel.core.changes import Change, JobEnded, LeaseClosed, Leased, LiveJob, Loaded
-from tercel.core.dispatch import Dispatcher
+from tercel.core.dispatch import Dispatcher, cost_of
 from tercel.core.effects import Effect, JobDone, Offered, Progressed
 from tercel.core.ledger import Flight, Job, LeaseBook, Worker
-from tercel.core.model import Lease
-from tercel.core.ready import ReadyQueue
+from tercel.core.model import JobRow, Lease, Needs, QueueRow
+from tercel.core.ready import ReadyQueue, rank
+from tercel.core.shares import HALF_LIFE_S, Clock, Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
 
 EPOCH_BITS = 32
@@ -23,6 +25,8 @@ EPOCH_BITS = 32
 class Settings(msgspec.Struct, frozen=True):
     grace_s: float = 60.0
     """How long a worker may be away before its tasks are given to others."""
+    half_life_s: float = HALF_LIFE_S
+    """How fast what a queue has had is forgotten."""
 
 
 class Books:
@@ -30,10 +34,18 @@ class Books:
         self.settings = settings
         self.epoch = loaded.epoch
         self.jobs: dict[int, Job] = {}
+        self.past: dict[int, Job] = {}
+        """Jobs that have ended and that others (may) need."""
+        self.pinned: dict[int, int] = {}
+        """Jobs that must not be forgotten, for somebody is about to need them."""
+        self.flows: dict[int, set[int]] = {}
+        """Unfinished jobs that were submitted together."""
         self.workers: dict[str, Worker] = {}
+        self.queues = {row.name: Queue(row) for row in loaded.queues}
         self.changes: list[Change] = []
         self.effects: list[Effect] = []
-        self.ready = ReadyQueue()
+        self._clock = Clock(now, settings.half_life_s)
+        self.ready = ReadyQueue(self._clock)
         self._dispatcher = Dispatcher(self.workers, self.ready, self._issue)
         self._next_attempt = loaded.epoch << EPOCH_BITS
         self._deadlines: list[tuple[float, str]] = []
@@ -44,12 +56,12 @@ class Books:
         """All strays of all jobs, by attempt."""
         self._refusals: dict[str, set[int]] = {}
         """Which jobs each worker refused."""
+        for live in loaded.past:
+            self.past[live.job.id] = self._remembered(live)
         for live in loaded.jobs:
             self.restore(live)
         for lease in sorted(loaded.leases, key=lambda lease: lease.id):
             self._restore_lease(lease, now)
-        for job in self.jobs.values():
-            self._settle(job)
 
     def take(self) -> tuple[list[Change], list[Effect]]:
         """What is to be committed, and what to do after that."""
@@ -66,16 +78,26 @@ class Books:
 
     def restore(self, live: LiveJob) -> Job:
         """A job as the store has it; also one that had ended and is about to be retried."""
-        job = Job(live.job)
-        job.restore(live.finished, live.failed, live.cancelled)
-        job.failures = dict(live.failures)
-        self.jobs[job.id] = job
+        job = self.past.pop(live.job.id, None) or self._remembered(live)
+        self._enter(job)
         return job
+
+    def _remembered(self, live: LiveJob) -> Job:
+        job = Job(live.job, self.queue_of(live.job))
+        job.restore(live.finished, live.failed, live.cancelled, live.skipped)
+        job.failures = dict(live.failures)
+        job.edges = live.edges
+        return job
+
+    def _enter(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        if job.row.flow:
+            self.flows.setdefault(job.row.flow, set()).add(job.id)
 
     def _restore_lease(self, lease: Lease, now: float) -> None:
         """Whoever held the lease may still hold its unfinished tasks: they wait for it, up to the grace time."""
         job = self.jobs.get(lease.job)
-        book = LeaseBook(lease)
+        book = LeaseBook(lease, job.needs if job is not None else Needs())
         book.open = 0
         worker = self.workers.get(lease.worker)
         if worker is None:
@@ -84,11 +106,12 @@ class Books:
         if job is not None:
             for task in range(lease.first, lease.last + 1):
                 earlier = job.flights.get(task)
-                if earlier is None and task not in job.ready:
-                    continue  # concluded
                 if earlier is not None:
                     self._stray(earlier)
-                job.ready.discard(task)
+                elif task in job.ready:
+                    job.ready.discard(task)
+                else:
+                    continue  # concluded
                 flight = Flight(job, task, lease.id + task - lease.first, worker, book)
                 job.flights[task] = flight
                 worker.board(flight)
@@ -100,10 +123,15 @@ class Books:
 
     def _issue(self, job: Job, worker: Worker, count: int) -> None:
         """Give the first `count` ready tasks of a job to a worker: one lease per run of task numbers."""
+        charge = cost_of(job) * self._clock.worth
+        known = job.mean_wall_s is not None
         for first, last in job.ready.take_first(count):
             lease = Lease(self._next_attempt, worker.id, job.id, first, last)
             self._next_attempt += last - first + 1
-            book = LeaseBook(lease)
+            book = LeaseBook(lease, job.needs, charge)
+            job.due += charge * book.open
+            if not known:
+                self._time(job, book)
             for task in range(first, last + 1):
                 flight = Flight(job, task, lease.id + task - first, worker, book)
                 job.flights[task] = flight
@@ -111,6 +139,11 @@ class Books:
             self.changes.append(Leased(lease))
             self.effects.append(Offered(lease))
         self._settle(job)
+
+    def _time(self, job: Job, book: LeaseBook) -> None:
+        book.timed_from = self._clock.now
+        for account in (job.queue.account, job.user):
+            account.open(book.open * book.needs.millicpus / 1000, book.timed_from)
 
     def _requeue(self, flight: Flight, event: TaskEvent) -> None:
         """An attempt that will not be reported: its task is ready again. The flight is off its worker already."""
@@ -142,10 +175,12 @@ class Books:
 
     def _abandon(self, flight: Flight) -> None:
         """The task is settled without this attempt, which only still occupies its worker."""
+        job = flight.job
         flight.ending = True
         if flight.running_since is not None:
-            flight.job.running -= 1
-        del flight.job.flights[flight.task]
+            job.running -= 1
+            job.due += self.worth_of(flight, self._clock.now - flight.running_since)
+        del job.flights[flight.task]
         self._close(flight, again=True)
 
     def _stray(self, flight: Flight, release: bool = True) -> None:
@@ -184,6 +219,10 @@ class Books:
         """
         book = flight.lease
         book.open -= 1
+        flight.job.due -= book.charge
+        if book.timed_from is not None:
+            for account in (flight.job.queue.account, flight.job.user):
+                account.close(book.needs.millicpus / 1000, book.timed_from)
         if book.open == 0:
             self.changes += [LeaseClosed(row.id) for row in book.rows]
             book.rows, book.cut = [], []
@@ -191,9 +230,98 @@ class Books:
             book.cut.append(flight.attempt)
             self._cut[book] = None
 
+    # -- queues and accounts ------------------------------------------------------------------------------
+
+    def queue_of(self, row: JobRow) -> Queue:
+        """By its name. A user's own queue needs no making."""
+        name = row.spec.queue or row.owner
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.queues[name] = Queue(QueueRow(name=name, owner=row.owner))
+        return queue
+
+    def worth_of(self, flight: Flight, seconds: float) -> float:
+        """So much of a processor (or several), at this time."""
+        return max(0.0, seconds) * flight.lease.needs.millicpus / 1000 * self._clock.worth
+
+    def _advance(self, now: float) -> None:
+        factor = self._clock.advance(now)
+        if factor == 1.0:
+            return
+        for queue in self.queues.values():
+            queue.scale(factor)
+        books: dict[LeaseBook, None] = {}
+        for job in self.jobs.values():
+            job.due *= factor
+            books |= dict.fromkeys(flight.lease for flight in job.flights.values())
+        books |= dict.fromkeys(stray.lease for stray in self._strays.values())
+        for book in books:
+            book.charge *= factor
+
+    def _account(self, job: Job) -> None:
+        """Tell the accounts what has changed since they last heard of the job."""
+        queue, user = job.queue, job.user
+        if job.due:
+            queue.account.usage += job.due
+            user.usage += job.due
+            job.due = 0.0
+        more = len(job.flights) - job.counted
+        if more:
+            queue.account.under_way += more
+            user.under_way += more
+            job.counted += more
+            if more < 0 and (queue.row.max_running or queue.row.user_max):
+                self._dispatcher.work_appeared()  # for others in the queue, on workers that had room before
+        unfinished = job.task_count - job.ended_count
+        if job.admitted:
+            queue.backlog += unfinished - job.unfinished
+            job.unfinished = unfinished
+        elif unfinished and queue.admits:
+            job.admitted = True
+            queue.backlog += unfinished
+            job.unfinished = unfinished
+        elif unfinished and not job.stands_back:
+            job.stands_back = True
+            heapq.heappush(queue.standing_back, rank(job))
+
+    def _admit_more(self, queue: Queue) -> None:
+        """Jobs that stood back, if the queue has become short enough for them."""
+        while queue.standing_back and queue.admits:
+            job = self.jobs.get(heapq.heappop(queue.standing_back)[1])
+            if job is not None:
+                job.stands_back = False
+                self._settle(job)
+
     # -- jobs ---------------------------------------------------------------------------------------------
 
+    def find(self, id: int) -> Job | None:
+        """A job, also one that has ended if it is needed."""
+        return self.jobs.get(id) or self.past.get(id)
+
+    def pin(self, id: int) -> None:
+        self.pinned[id] = self.pinned.get(id, 0) + 1
+
+    def unpin(self, id: int) -> None:
+        self.pinned[id] -= 1
+        if not self.pinned[id]:
+            del self.pinned[id]
+        self._forget_past(id)
+
+    def remember(self, live: LiveJob) -> None:
+        """A job that has ended and is about to be needed; it must be pinned."""
+        id = live.job.id
+        if self.find(id) is None:
+            self.past[id] = self._remembered(live)
+
+    def _forget_past(self, id: int) -> None:
+        job = self.past.get(id)
+        if job is not None and not job.dependents and id not in self.pinned:
+            del self.past[id]
+
     def _settle(self, job: Job) -> None:
+        self._account(job)
+        if job.queue.standing_back:
+            self._admit_more(job.queue)
         if self.ready.settle(job):
             self._dispatcher.work_appeared()
 
@@ -202,13 +330,35 @@ class Books:
             self._settle(job)
             return
         self.ready.drop(job)
-        self.jobs.pop(job.id, None)
+        self._leave(job)
         for worker in job.refused_by:
             self._refusals[worker].discard(job.id)
         if job.row.ended_at is None:
             counts = len(job.finished), len(job.failed), len(job.cancelled)
             self.changes.append(JobEnded(job.id, now, *counts))
             self.effects.append(JobDone(job.id, *counts))
+            job.row = msgspec.structs.replace(
+                job.row, ended_at=now, finished=counts[0], failed=counts[1], cancelled=counts[2]
+            )
+
+    def _leave(self, job: Job) -> None:
+        """It has ended: it stays known only to those who need it, or are about to."""
+        self._account(job)
+        job.admitted = False
+        if job.queue.standing_back:
+            self._admit_more(job.queue)
+        if self.jobs.pop(job.id, None) is None:
+            return
+        if (flow := self.flows.get(job.row.flow)) is not None:
+            flow.discard(job.id)
+            if not flow:
+                del self.flows[job.row.flow]
+        for needed in graph.detach(job):
+            if (other := self.find(needed)) is not None:
+                other.dependents.pop(job.id, None)
+                self._forget_past(needed)
+        if job.dependents or job.id in self.pinned:
+            self.past[job.id] = job
 
     def _set_deadline(self, worker: Worker, at: float) -> None:
         worker.lost_at = at

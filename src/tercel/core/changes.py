@@ -7,14 +7,27 @@ must give the same state as once: after a failed commit the same batch is handed
 import msgspec
 
 from tercel.core.intervals import Range
-from tercel.core.model import JobRow, Lease, Outcome, Token
+from tercel.core.model import End, JobRow, JobSpec, Lease, Outcome, QueueRow, Token
 from tercel.core.states import TaskState
+
+Edge = tuple[int, int, int, int]
+"""(task, job, first, last): the task needs tasks first..last of that job."""
 
 
 class JobAdded(msgspec.Struct, frozen=True):
     job: JobRow
     lines: tuple[str, ...] = ()
     """One command line per task, in order of task number, if the job has them."""
+    edges: tuple[Edge, ...] = ()
+    """What single tasks need, by task, if the job has such."""
+
+
+class JobRevised(msgspec.Struct, frozen=True):
+    """Somebody changed what a job asks for, or holds or released some of it."""
+
+    job: int
+    spec: JobSpec
+    held: tuple[Range, ...]
 
 
 class Leased(msgspec.Struct, frozen=True):
@@ -39,6 +52,15 @@ class AttemptSpent(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
+class AttemptLost(msgspec.Struct, frozen=True):
+    """An attempt that ran and was given up on, by no fault of its task: kept in the task's history, not counted.
+
+    Should it be the one that counts after all, its task's record stands for it.
+    """
+
+    outcome: Outcome
+
+
 class SpanConcluded(msgspec.Struct, frozen=True):
     """Tasks that ended without an attempt's report (cancelled): one row however many."""
 
@@ -48,6 +70,8 @@ class SpanConcluded(msgspec.Struct, frozen=True):
     state: TaskState
     at: float
     reason: str
+    end: End = End.CANCELLED
+    """Or SKIPPED."""
 
 
 class Reopened(msgspec.Struct, frozen=True):
@@ -71,6 +95,16 @@ class JobResumed(msgspec.Struct, frozen=True):
     job: int
 
 
+class QueueSet(msgspec.Struct, frozen=True):
+    """In the place of the queue of this name, if there is one."""
+
+    queue: QueueRow
+
+
+class QueueRemoved(msgspec.Struct, frozen=True):
+    name: str
+
+
 class OutputKept(msgspec.Struct, frozen=True):
     """A compressed piece (zlib) of an attempt's output. Committed before the report that refers to it."""
 
@@ -91,14 +125,18 @@ class TokenRevoked(msgspec.Struct, frozen=True):
 
 Change = (
     JobAdded
+    | JobRevised
     | Leased
     | LeaseClosed
     | Concluded
     | AttemptSpent
+    | AttemptLost
     | SpanConcluded
     | Reopened
     | JobEnded
     | JobResumed
+    | QueueSet
+    | QueueRemoved
     | OutputKept
     | TokenAdded
     | TokenRevoked
@@ -114,6 +152,9 @@ class LiveJob(msgspec.Struct, frozen=True):
     cancelled: list[Range]
     failures: dict[int, int]
     """How many of its retries each unfinished task has spent, for those that spent any."""
+    skipped: list[Range] = []
+    """Those of the cancelled that were skipped."""
+    edges: list[Edge] = []
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -125,3 +166,6 @@ class Loaded(msgspec.Struct, frozen=True):
     jobs: list[LiveJob]
     leases: list[Lease]
     tokens: list[Token]
+    past: list[LiveJob] = []
+    """Jobs that have ended and are needed by unfinished ones."""
+    queues: list[QueueRow] = []

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from tercel.core.effects import Effect, Recalled
 from tercel.core.ledger import Flight, Job, Worker
-from tercel.core.ready import Order, ReadyQueue
+from tercel.core.ready import Order, ReadyQueue, Walk
+from tercel.core.shares import UNKNOWN_S
 
 AHEAD_S = 0.3
 """Seconds of work offered ahead."""
@@ -37,6 +38,11 @@ def ahead_of(job: Job, worker: Worker) -> int:
         return 0
     slots = max(1, worker.slots(job.needs))
     return min(AHEAD_MOST, math.ceil(AHEAD_S * slots / max(job.mean_wall_s, 1e-6)))
+
+
+def cost_of(job: Job) -> float:
+    """What one of its tasks is charged in advance: processor seconds."""
+    return job.needs.millicpus / 1000 * (UNKNOWN_S if job.mean_wall_s is None else max(job.mean_wall_s, 1e-4))
 
 
 class Dispatcher:
@@ -81,30 +87,36 @@ class Dispatcher:
                 self._roomy.pop(worker.id, None)
             if worker.overbooked:
                 self._donors[worker.id] = None
-        return self._take_back(workers) if self._roomy and self._donors and len(self._ready) == 0 else []
+        return self._take_back(workers) if self._roomy and self._donors and not self._ready.has_work else []
 
     def _fill_all(self, workers: list[Worker], ahead: bool) -> None:
-        order = self._ready.order(is_short) if ahead else self._ready.order()
+        if not workers:
+            return
+        order = self._ready.order()
         for worker in sorted(workers, key=_burden) if len(order) else ():
             self._fill(worker, order, ahead)
 
     def _fill(self, worker: Worker, order: Order, ahead: bool) -> None:
-        at = 0
-        while (ahead or worker.has_room) and (job := order.job(at)) is not None:
+        walk = Walk(order)
+        while (ahead or worker.has_room) and (job := walk.job()) is not None:
+            if not worker.could_run(job.needs) or worker.id in job.refused_by:
+                walk.pass_over()
+                continue
+            if ahead and not is_short(job):
+                return  # it is this one's turn as soon as there is room: nobody is to queue up before it
             count = self._share(job, worker, ahead)
             if count > 0:
-                self._issue(job, worker, count)
+                self._issue(job, worker, min(count, walk.turns(job, cost_of(job))))
             else:
-                at += 1  # what comes after the head of a line needs the same, so the whole line has to wait
+                walk.pass_over()
 
     def _share(self, job: Job, worker: Worker, ahead: bool) -> int:
-        if not worker.could_run(job.needs) or worker.id in job.refused_by:
-            return 0
         allowance = ahead_of(job, worker) if ahead else 0
         room = worker.room(job.needs, allowance)
         if room <= allowance // 2:
             return 0  # offers ahead are renewed in one batch when half is used up, not one by one
-        return min(room, len(job.ready), job.cap_room, HELD_MOST - len(worker.flights))
+        of_queue = job.queue.room(job.user)
+        return min(room, len(job.ready), job.cap_room, of_queue, HELD_MOST - len(worker.flights))
 
     def _take_back(self, workers: list[Worker]) -> list[Effect]:
         """From anybody if one of these idles; else from those of them that have more than they can run."""

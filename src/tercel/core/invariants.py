@@ -1,8 +1,10 @@
 """What must be true of a machine at every moment (DESIGN.md section 3). Tests and simulation call `violations`."""
 
+from collections.abc import Iterator
+
 from tercel.core.books import EPOCH_BITS
 from tercel.core.intervals import IntervalSet
-from tercel.core.ledger import Job
+from tercel.core.ledger import Flight, Job
 from tercel.core.machine import Machine
 
 
@@ -12,8 +14,8 @@ def violations(machine: Machine) -> list[str]:
     for job in machine.jobs.values():
         found += _job(machine, job)
     for worker in machine.workers.values():
-        millicpus = sum(f.job.needs.millicpus for f in worker.flights.values())
-        mem = sum(f.job.needs.mem_bytes for f in worker.flights.values())
+        millicpus = sum(f.lease.needs.millicpus for f in worker.flights.values())
+        mem = sum(f.lease.needs.mem_bytes for f in worker.flights.values())
         if (millicpus, mem) != (worker.used_millicpus, worker.used_mem_bytes):
             found.append(f"worker {worker.id}: booked resources differ from its flights")
         for attempt, flight in worker.flights.items():
@@ -21,12 +23,44 @@ def violations(machine: Machine) -> list[str]:
                 found.append(f"worker {worker.id}: flight {attempt} is misfiled")
             if not flight.ending and flight.job.flights.get(flight.task) is not flight:
                 found.append(f"worker {worker.id}: holds {flight.job.id}.{flight.task}, unknown to its job")
+    return found + _queues(machine)
+
+
+def _queues(machine: Machine) -> list[str]:
+    """The accounts against the jobs, counted anew."""
+    found = []
+    for queue in machine.queues.values():
+        jobs = [job for job in machine.jobs.values() if job.queue is queue]
+        under_way = sum(len(job.flights) for job in jobs)
+        if queue.account.under_way != under_way:
+            found.append(f"queue {queue.name}: miscounts what is under way")
+        if queue.backlog != sum(job.task_count - job.ended_count for job in jobs if job.admitted):
+            found.append(f"queue {queue.name}: miscounts its unfinished tasks")
+        if queue.admits and any(not job.admitted for job in jobs):
+            found.append(f"queue {queue.name}: holds jobs back although it has room")
+        for name, user in queue.users.items():
+            if user.under_way != sum(len(job.flights) for job in jobs if job.row.owner == name):
+                found.append(f"queue {queue.name}: miscounts what is under way of {name}")
+        timed = sum(
+            flight.lease.needs.millicpus / 1000
+            for flight in _all_flights(machine)
+            if flight.job.queue is queue and flight.lease.timed_from is not None
+        )
+        if abs(timed - queue.account.open_cpus) > 1e-6:
+            found.append(f"queue {queue.name}: times what has ended, or not what has not")
     return found
+
+
+def _all_flights(machine: Machine) -> Iterator[Flight]:
+    for job in machine.jobs.values():
+        yield from job.flights.values()
+        for strays in job.strays.values():
+            yield from strays
 
 
 def _job(machine: Machine, job: Job) -> list[str]:
     found = []
-    sets = (job.ready, job.finished, job.failed, job.cancelled)
+    sets = (*job.resting, job.finished, job.failed, job.cancelled)
     flying = IntervalSet((task, task) for task in job.flights)
     whole = IntervalSet()
     for members in (*sets, flying):
@@ -43,8 +77,9 @@ def _job(machine: Machine, job: Job) -> list[str]:
         found.append(f"job {job.id}: more under way than its limit")
     if job.ended_count == job.task_count:
         found.append(f"job {job.id}: has ended but is not forgotten")
-    if (len(job.ready) > 0 and job.cap_room > 0) != (job.id in machine.ready):
+    if (len(job.ready) > 0 and job.cap_room > 0 and job.admitted) != (job.id in machine.ready):
         found.append(f"job {job.id}: is not in the ready queue as it should be")
+    found += _needs(machine, job)
     for task, flight in job.flights.items():
         if flight.task != task or flight.worker.flights.get(flight.attempt) is not flight:
             found.append(f"task {job.id}.{task}: its flight is unknown to the worker")
@@ -55,4 +90,22 @@ def _job(machine: Machine, job: Job) -> list[str]:
             found.append(f"task {job.id}.{task}: has ended but keeps strays")
         if not strays or any(stray.lease.open < 1 for stray in strays):
             found.append(f"task {job.id}.{task}: a stray's lease is closed")
+    return found
+
+
+def _needs(machine: Machine, job: Job) -> list[str]:
+    """No task waits for what has ended, and none is ready before its time."""
+    found = []
+    if job.skipped.intersection(job.cancelled) != job.skipped:
+        found.append(f"job {job.id}: something is skipped and not cancelled")
+    for need in job.after:
+        if need not in need.needed.watchers or machine.find(need.needed.id) is not need.needed:
+            found.append(f"job {job.id}: waits for job {need.needed.id}, which does not know it")
+    for task in job.waiting:
+        due = job.delayed.get(task)
+        if due is None and task not in job.unmet and not any(need.waits(task) for need in job.after):
+            found.append(f"task {job.id}.{task}: waits for nothing")
+    for task in job.ready if job.after or job.unmet else ():
+        if task in job.unmet or any(need.waits(task) for need in job.after):
+            found.append(f"task {job.id}.{task}: is ready before what it needs")
     return found

@@ -1,26 +1,41 @@
 """Jobs, workers, attempts and leases: the state that the machine moves. No decisions here.
 
-A task that is ready or has ended is a member of one of its job's interval sets and nothing more. Only an attempt
+A task that waits or has ended is a member of one of its job's interval sets and nothing more. Only an attempt
 under way is an object: a Flight, which stands in its job's `flights` (by task) and in its worker's `flights`
 (by attempt).
 
-    job.ready --offer--> Flight --report--> job.finished | job.failed
-        ^                  |
-        +---- lost: the flight becomes a *stray*: given up on, but if its report comes after all it is taken
+    job.waiting --> job.ready --offer--> Flight --report--> job.finished | job.failed
+                        ^                  |
+                        +---- lost: the flight becomes a *stray*: given up on, but if its report comes after all
+                              it is taken
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tercel.core.changes import Edge
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import JobRow, Lease, Needs, WorkerInfo, WorkerState
+from tercel.core.model import JobRow, Lease, Needs, OnFailure, WorkerInfo, WorkerState
+from tercel.core.shares import Account, Queue
 from tercel.core.states import TaskState
+
+if TYPE_CHECKING:
+    from tercel.core.graph import Need
 
 
 class LeaseBook:
     """Attempts issued together, how many of them are not concluded, and the rows that stand for them on disk."""
 
-    __slots__ = ("cut", "open", "rows")
+    __slots__ = ("charge", "cut", "needs", "open", "rows", "timed_from")
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Lease, needs: Needs, charge: float = 0.0) -> None:
         self.open = lease.last - lease.first + 1
+        self.needs = needs
+        """Of each task, as booked at the worker: the job's may be others by now."""
+        self.charge = charge
+        """What the accounts were charged in advance for each task, to be given back."""
+        self.timed_from: float | None = None
+        """The accounts are charged as time goes by, from then on: how long such tasks take was not known."""
         self.rows = [lease]
         """At first the lease as it was issued; less what was cut out."""
         self.cut: list[int] = []
@@ -87,27 +102,50 @@ class Job:
     """An unfinished job."""
 
     __slots__ = (
+        "admitted",
+        "after",
+        "arrows",
         "cancelled",
+        "counted",
+        "delayed",
+        "dependents",
+        "due",
+        "edges",
         "failed",
         "failures",
         "finished",
         "flights",
         "interruptions",
         "mean_wall_s",
+        "most_fails",
         "needs",
+        "paused",
+        "queue",
         "ready",
         "refused_by",
         "row",
         "running",
+        "skipped",
+        "stands_back",
         "strays",
         "task_count",
+        "unfinished",
+        "unmet",
+        "user",
+        "waiting",
+        "watchers",
     )
 
-    def __init__(self, row: JobRow) -> None:
+    def __init__(self, row: JobRow, queue: Queue) -> None:
         self.row = row
+        self.queue = queue
+        self.user: Account = queue.user(row.owner)
         self.needs: Needs = row.spec.needs
         self.task_count = row.task_count
+        self.most_fails = row.spec.most_fails(row.task_count)
         self.ready = IntervalSet(row.ranges)
+        self.waiting = IntervalSet()
+        self.paused = IntervalSet()
         self.flights: dict[int, Flight] = {}
         self.running = 0
         """How many of `flights` are known to run."""
@@ -115,6 +153,8 @@ class Job:
         self.finished = IntervalSet()
         self.failed = IntervalSet()
         self.cancelled = IntervalSet()
+        self.skipped = IntervalSet()
+        """Those of the cancelled that never ran because something they needed did not end as it should."""
         self.failures: dict[int, int] = {}
         """Retries spent, of tasks that spent any."""
         self.interruptions: dict[int, tuple[int, str]] = {}
@@ -123,6 +163,32 @@ class Job:
         """Workers that cannot run this job, and why."""
         self.mean_wall_s: float | None = None
         """How long its tasks take, recent ones counting most."""
+        # What it has to do with the accounts: see Books._account.
+        self.admitted = False
+        """Its queue does not hold it back for having too many unfinished tasks already."""
+        self.stands_back = False
+        """It does, and the queue has it on its list."""
+        self.counted = 0
+        """How many of its flights the accounts know of ..."""
+        self.unfinished = 0
+        """... and how many unfinished tasks."""
+        self.due = 0.0
+        """What is to be charged (or given back)."""
+        # Needs: see graph.
+        self.after: list[Need] = []
+        """What it waits for, as a whole or task by task."""
+        self.edges: Sequence[Edge] = ()
+        """What single tasks of it need, by task."""
+        self.unmet: dict[int, int] = {}
+        """How many arrows to a task are not met, of those that have any."""
+        self.delayed: dict[int, float] = {}
+        """When the next try of a task is due that waits for that."""
+        self.watchers: list[Need] = []
+        """Needs of others that wait for tasks of this one."""
+        self.arrows: dict[int, list[tuple[Job, int]]] = {}
+        """Tasks that wait for a task of this one."""
+        self.dependents: dict[int, Job] = {}
+        """All unfinished jobs that have to do with this one in such a way."""
 
     @property
     def id(self) -> int:
@@ -131,6 +197,14 @@ class Job:
     @property
     def ended_count(self) -> int:
         return len(self.finished) + len(self.failed) + len(self.cancelled)
+
+    @property
+    def minds_ends(self) -> bool:
+        """Whether the end of a task may mean something for other tasks."""
+        if self.dependents:
+            return True
+        stops = self.most_fails is not None or self.row.spec.on_failure is OnFailure.STOP
+        return stops and bool(self.failed)
 
     @property
     def cap_room(self) -> int:
@@ -143,6 +217,8 @@ class Job:
             return flight.state
         for state, members in (
             (TaskState.READY, self.ready),
+            (TaskState.WAITING, self.waiting),
+            (TaskState.PAUSED, self.paused),
             (TaskState.FINISHED, self.finished),
             (TaskState.FAILED, self.failed),
             (TaskState.CANCELLED, self.cancelled),
@@ -158,7 +234,19 @@ class Job:
             TaskState.CANCELLED: self.cancelled,
         }[state]
 
-    def restore(self, finished: list[Range], failed: list[Range], cancelled: list[Range]) -> None:
+    @property
+    def resting(self) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
+        """Tasks that are neither under way nor ended."""
+        return self.ready, self.waiting, self.paused
+
+    def take_out(self, task: int) -> None:
+        """Out of whichever set it rests in."""
+        for members in self.resting:
+            members.discard(task)
+
+    def restore(
+        self, finished: list[Range], failed: list[Range], cancelled: list[Range], skipped: list[Range]
+    ) -> None:
         for members, ranges in (
             (self.finished, finished),
             (self.failed, failed),
@@ -166,6 +254,7 @@ class Job:
         ):
             members.update(IntervalSet(ranges))
             self.ready.difference_update(members)
+        self.skipped.update(IntervalSet(skipped))
 
 
 class Worker:
@@ -225,16 +314,27 @@ class Worker:
 
     def board(self, flight: Flight) -> None:
         self.flights[flight.attempt] = flight
-        self.used_millicpus += flight.job.needs.millicpus
-        self.used_mem_bytes += flight.job.needs.mem_bytes
+        needs = flight.lease.needs
+        self.used_millicpus += needs.millicpus
+        self.used_mem_bytes += needs.mem_bytes
 
     def release(self, flight: Flight) -> None:
         del self.flights[flight.attempt]
-        self.used_millicpus -= flight.job.needs.millicpus
-        self.used_mem_bytes -= flight.job.needs.mem_bytes
+        needs = flight.lease.needs
+        self.used_millicpus -= needs.millicpus
+        self.used_mem_bytes -= needs.mem_bytes
+
+    @property
+    def python(self) -> str:
+        """Its interpreter's version as functions name it: 3.11."""
+        return ".".join(self.info.python.split(".")[:2])
 
     def could_run(self, needs: Needs) -> bool:
-        return needs.millicpus <= self.capacity.millicpus and needs.mem_bytes <= self.capacity.mem_bytes
+        return (
+            needs.millicpus <= self.capacity.millicpus
+            and needs.mem_bytes <= self.capacity.mem_bytes
+            and (not needs.python or needs.python == self.python)
+        )
 
     @property
     def has_room(self) -> bool:

@@ -12,57 +12,60 @@ Blame: a report that an attempt ended by the worker's doing, and the loss of a w
 and spend none of its retries.
 """
 
-import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tercel.core.books import Books
 from tercel.core.changes import (
+    AttemptLost,
     AttemptSpent,
     Concluded,
+    Edge,
     JobResumed,
-    Reopened,
+    QueueRemoved,
+    QueueSet,
     SpanConcluded,
 )
-from tercel.core.effects import Acknowledged, Drained, Ended, Progressed, Welcomed
+from tercel.core.effects import Acknowledged, Ended, Progressed
 from tercel.core.intervals import IntervalSet
+from tercel.core.joining import Joining
 from tercel.core.ledger import Flight, Job, Worker
-from tercel.core.model import (
-    End,
-    Held,
-    JobRow,
-    Needs,
-    Outcome,
-    Report,
-    WorkerInfo,
-    WorkerState,
-)
+from tercel.core.model import MAX_BACKOFF_S, End, JobRow, JobSpec, OnFailure, Outcome, QueueRow, Report
+from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.waiting import members_among
 
-FORGET_OFFLINE_S = 3600.0
-"""A worker that is gone and holds nothing is shown in the pool for so long."""
+NOTED_INTERRUPTIONS = 20
+"""Of one task, in its history: a node that fails once a second for weeks must not fill the disk."""
 
 
-class Machine(Books):
+class Machine(Joining):
     def round(self) -> None:
         """Offer what can be offered, take back what should be."""
         self.effects += self._dispatcher.round()
 
     # -- from clients -------------------------------------------------------------------------------------
 
-    def on_accepted(self, row: JobRow) -> Job:
-        """A submission whose commit is done."""
-        job = self.jobs[row.id] = Job(row)
-        self._settle(job)
+    def on_accepted(self, row: JobRow, edges: Sequence[Edge] = (), now: float = 0.0) -> Job:
+        """A submission whose commit is done. The jobs that it needs are known here, or pinned."""
+        job = Job(row, self.queue_of(row))
+        job.edges = edges
+        self._enter(job)
+        if edges or row.spec.after or row.held:
+            self._attach(job, now)
+        else:
+            self._settle(job)
         return job
 
     def on_cancel(self, job: Job, tasks: IntervalSet, reason: str, now: float) -> int:
         """End the unfinished ones among `tasks`. Returns how many."""
-        doomed = job.ready.intersection(tasks)
-        job.ready.difference_update(doomed)
+        doomed = IntervalSet()
+        for members in job.resting:
+            chosen = members.intersection(tasks)
+            members.difference_update(chosen)
+            doomed.update(chosen)
         kills: dict[str, list[int]] = {}
-        for task in _members(job.flights, tasks):
+        for task in members_among(job.flights, tasks):
             flight = job.flights[task]
             self._abandon(flight)
             kills.setdefault(flight.worker.id, []).append(flight.attempt)
@@ -70,122 +73,58 @@ class Machine(Books):
             doomed.add(task)
         for first, last in doomed.ranges():
             self.changes.append(SpanConcluded(job.id, first, last, TaskState.CANCELLED, now, reason))
-        for task in _members(job.strays, doomed):
+        for task in members_among(job.strays, doomed):
             self._conclude_strays(job, task, again=True)
-        for told in (job.failures, job.interruptions):
-            for task in _members(told, doomed):
+        for told in (job.failures, job.interruptions, job.delayed):
+            for task in members_among(told, doomed):
                 del told[task]
         job.cancelled.update(doomed)
         self.effects += [Ended(worker, attempts) for worker, attempts in kills.items()]
         if doomed:
             self.effects.append(Progressed(job.id, [], []))
             self._settle_or_end(job, now)
+            self._spread(job, doomed, now)
         return len(doomed)
 
-    def on_retry(self, job: Job, tasks: IntervalSet, now: float) -> int:
-        """Run again the failed and cancelled ones among `tasks`. Returns how many."""
+    def on_retry(self, job: Job, tasks: IntervalSet, now: float, finished_too: bool = False) -> int:
+        """Run ended ones among `tasks` again, and what was skipped because of them. Returns how many of `tasks`.
+
+        Those that need something which has not ended as it should stay as they are.
+        """
         again = IntervalSet()
-        for state in (TaskState.FAILED, TaskState.CANCELLED):
+        states = [TaskState.FAILED, TaskState.CANCELLED] + [TaskState.FINISHED] * finished_too
+        for state in states:
             if next_state(state, TaskEvent.RETRY) is TaskState.READY:
-                members = job.ended_in(state)
-                chosen = members.intersection(tasks)
-                members.difference_update(chosen)
-                again.update(chosen)
+                again.update(job.ended_in(state).intersection(tasks))
+        for broken in self._hopeless(job, again):
+            again.difference_update(broken)
         if again:
             if job.row.ended_at is not None:
                 self.changes.append(JobResumed(job.id))
                 job.row = msgspec.structs.replace(job.row, ended_at=None)
-            self.changes.append(Reopened(job.id, tuple(again.ranges())))
-            job.ready.update(again)
-            self.effects.append(Progressed(job.id, [], []))
-        self._settle_or_end(job, now)
+            self._reopen(job, again)
+            self._wait_again(job, again, now)
+            self._revive_behind(job, again, now)
+        else:
+            self._settle_or_end(job, now)
         return len(again)
 
-    # -- from workers -------------------------------------------------------------------------------------
-
-    def on_hello(self, id: str, instance: str, info: WorkerInfo, held: Sequence[Held], now: float) -> int:
-        """A worker joins or comes back: bring its books and ours together. Returns the number of this Hello."""
-        worker = self.workers.get(id)
-        if worker is None:
-            worker = self.workers[id] = Worker(id, now)
-        if worker.instance != instance:
-            self._forgive_refusals(id)
-            worker.draining, worker.note = False, ""
-        worker.instance, worker.info, worker.capacity = instance, info, info.capacity
-        worker.online, worker.lost_at, worker.since, worker.given_up = True, None, now, False
-        worker.reported_state = WorkerState.AVAILABLE
-        holds = {h.attempt: h for h in held}
-        for flight in list(worker.flights.values()):
-            if flight.attempt not in holds:
-                worker.release(flight)
-                if not flight.ending:
-                    self._requeue(flight, TaskEvent.LOSE)
-                    self._settle(flight.job)
-        drop = [h.attempt for h in holds.values() if not self._still_wanted(worker, h, now)]
-        self._hellos += 1
-        self.effects.append(Welcomed(id, drop, self._hellos))
-        if worker.draining:
-            self.effects.append(Drained(id))  # it may have missed the first
-        self._dispatcher.worker_changed(worker)
-        return self._hellos
-
-    def _forgive_refusals(self, worker: str) -> None:
-        """A restarted worker may be able to run what it refused before; one that is forgotten refuses nothing."""
-        for id in self._refusals.pop(worker, ()):
-            if (job := self.jobs.get(id)) is not None:
-                job.refused_by.pop(worker, None)
-                self._settle(job)
-
-    def _still_wanted(self, worker: Worker, held: Held, now: float) -> bool:
-        """Whether the worker should go on with an attempt it says it holds."""
-        flight = worker.flights.get(held.attempt) or self._reclaim(worker, held)
-        if held.ended:
-            return True  # its report follows and is judged when it comes
-        if flight is None:
-            return False
-        flight.recalled = False  # what was asked on the old link may not have arrived
-        if flight.ending:
-            worker.release(flight)
-        elif held.started:
-            self._mark_running(flight, now)
-        return not flight.ending
-
-    def _reclaim(self, worker: Worker, held: Held) -> Flight | None:
-        """An attempt given up as lost is back: take it up again unless the task is in better hands.
-
-        Also if it has ended: until its report is here, the task must not be given to anybody.
-        """
-        job = self.jobs.get(held.job)
-        stray = self._find_stray(job, held.task, held.attempt, worker.id)
-        if job is None or stray is None:
-            return None
-        current = job.flights.get(held.task)
-        if current is not None:
-            if held.ended or current.worker.online:
-                return None  # a stray stays one: if it is reported after all, that counts
-            self._give_way(current)
-        elif held.task in job.ready and job.cap_room > 0:
-            job.ready.discard(held.task)
+    def on_queue_set(self, row: QueueRow) -> None:
+        queue = self.queues.get(row.name)
+        if queue is None:
+            self.queues[row.name] = Queue(row)
         else:
-            return None
-        self._promote(stray, worker)
-        self._settle(job)
-        return stray
+            queue.set(row)
+            self._admit_more(queue)
+        self.changes.append(QueueSet(row))
+        self._dispatcher.work_appeared()
 
-    def _give_way(self, flight: Flight) -> None:
-        """To an attempt that is known to go on, while this one's worker is away and may never have heard of it."""
-        del flight.job.flights[flight.task]
-        self._stray(flight)
-        flight.gave_way_at = flight.worker.since
+    def on_queue_removed(self, name: str) -> None:
+        """Nothing unfinished is in it."""
+        del self.queues[name]
+        self.changes.append(QueueRemoved(name))
 
-    def on_presence(self, id: str, state: WorkerState, capacity: Needs, now: float) -> None:
-        worker = self.workers[id]
-        if state is WorkerState.DRAINING and not worker.draining:
-            worker.draining, worker.since = True, now
-        worker.reported_state = state
-        if capacity != worker.capacity:
-            worker.capacity = capacity
-            self._dispatcher.worker_changed(worker)
+    # -- from workers -------------------------------------------------------------------------------------
 
     def on_started(self, id: str, attempts: Iterable[int], now: float) -> None:
         worker = self.workers[id]
@@ -196,12 +135,6 @@ class Machine(Books):
                 self.effects.append(Progressed(flight.job.id, [], []))
         if worker.overbooked:
             self._dispatcher.worker_changed(worker)  # what waits behind these will wait for long
-
-    def _mark_running(self, flight: Flight, now: float) -> None:
-        if next_state(flight.state, TaskEvent.START) is TaskState.RUNNING:
-            flight.running_since = now
-            flight.recalled = False
-            flight.job.running += 1
 
     def on_returned(self, id: str, attempts: Iterable[int]) -> None:
         """Tasks that the worker did not start and does not hold any more."""
@@ -225,6 +158,7 @@ class Machine(Books):
         return stray is not None and stray.worker.id == id
 
     def on_reports(self, id: str, reports: Sequence[Report], now: float) -> None:
+        self._advance(now)
         worker = self.workers[id]
         news: dict[int, Progressed] = {}
         touched: dict[int, Job] = {}
@@ -246,7 +180,24 @@ class Machine(Books):
         self.effects += news.values()
         for job in touched.values():
             self._settle_or_end(job, now)
+            if job.id in news and job.minds_ends:
+                self._after_ends(job, IntervalSet((task, task) for task in news[job.id].ended), now)
         self._dispatcher.worker_changed(worker)
+
+    def _after_ends(self, job: Job, tasks: IntervalSet, now: float) -> None:
+        """What the end of these tasks means for the rest of their job and for others."""
+        self._spread(job, tasks, now)
+        failed = job.failed.intersection(tasks) if job.failed else None
+        if not failed:
+            return
+        if job.most_fails is not None and len(job.failed) > job.most_fails:
+            reason = f"stopped: more than {job.row.spec.max_fails} of the job's tasks failed"
+            self.on_cancel(job, IntervalSet(job.row.ranges), reason, now)
+        if job.row.spec.on_failure is OnFailure.STOP:
+            reason = f"stopped: {job.id}.{failed.first()} failed"
+            for id in sorted(self.flows.get(job.row.flow, ()) or {job.id}):
+                if (other := self.jobs.get(id)) is not None:
+                    self.on_cancel(other, IntervalSet(other.row.ranges), reason, now)
 
     def _claim(self, worker: Worker, job: Job | None, report: Report) -> Flight | None:
         """The flight a report speaks of, taken off its worker; None if the report is of no consequence."""
@@ -280,7 +231,10 @@ class Machine(Books):
         if report.end in (End.REFUSED, End.INTERRUPTED, End.CANCELLED):
             # CANCELLED too: had we asked for it, the flight would be `ending` and never come here.
             if report.end is End.INTERRUPTED:
-                job.interruptions[task] = (job.interruptions.get(task, (0, ""))[0] + 1, report.note)
+                times = job.interruptions.get(task, (0, ""))[0] + 1
+                job.interruptions[task] = (times, report.note)
+                if report.started_at and times <= NOTED_INTERRUPTIONS:
+                    self.changes.append(AttemptLost(Outcome(TaskState.CANCELLED, worker.id, now, report)))
             elif report.end is End.REFUSED:
                 job.refused_by[worker.id] = report.note
                 self._refusals.setdefault(worker.id, set()).add(job.id)
@@ -298,13 +252,13 @@ class Machine(Books):
         if report.end is End.EXITED:
             mean = report.wall_s if job.mean_wall_s is None else job.mean_wall_s
             job.mean_wall_s = mean + 0.1 * (report.wall_s - mean)
+        job.due += report.wall_s * flight.lease.needs.millicpus / 1000 * self._clock.worth
         self._supersede(flight, again=after is not TaskState.FINISHED)
-        outcome = Outcome(TaskState.FAILED if after is TaskState.READY else after, worker.id, now, report)
-        if after is TaskState.READY:
-            job.failures[task] = job.failures.get(task, 0) + 1
-            job.ready.add(task)
-            self.changes.append(AttemptSpent(outcome))
+        if event is TaskEvent.TRY_AGAIN:
+            self.changes.append(AttemptSpent(Outcome(TaskState.FAILED, worker.id, now, report)))
+            self._try_again(job, task, report, after, now)
             return False
+        outcome = Outcome(after, worker.id, now, report)
         job.ended_in(after).add(task)
         if job.failures:
             job.failures.pop(task, None)
@@ -316,9 +270,21 @@ class Machine(Books):
     def _verdict(self, job: Job, task: int, report: Report) -> TaskEvent:
         if report.end is End.EXITED and report.code == 0:
             return TaskEvent.FINISH
-        if job.failures.get(task, 0) < job.row.spec.retries:
+        retries, _ = _retry_rule(job.row.spec, report)
+        if retries and job.failures.get(task, 0) < retries:
             return TaskEvent.TRY_AGAIN
         return TaskEvent.FAIL
+
+    def _try_again(self, job: Job, task: int, report: Report, after: TaskState, now: float) -> None:
+        spent = job.failures.get(task, 0)
+        job.failures[task] = spent + 1
+        if after is TaskState.PAUSED:
+            job.paused.add(task)
+            return
+        job.ready.add(task)
+        _, backoff_s = _retry_rule(job.row.spec, report)
+        if backoff_s:
+            self._delay(job, task, now + min(backoff_s * 2.0 ** min(spent, 64), MAX_BACKOFF_S))
 
     def _supersede(self, flight: Flight, again: bool) -> None:
         """The report of `flight` settles its task: take the task out of wherever it is."""
@@ -333,7 +299,7 @@ class Machine(Books):
             self._abandon(current)
             self._end_later(current)
         else:
-            job.ready.discard(task)
+            job.take_out(task)
         if job.strays:
             self._conclude_strays(job, task, again)
 
@@ -345,67 +311,11 @@ class Machine(Books):
         else:
             self.effects.append(Ended(flight.worker.id, [flight.attempt]))
 
-    def on_link_closed(self, id: str, now: float) -> None:
-        worker = self.workers[id]
-        worker.online, worker.since = False, now
-        self._set_deadline(worker, now + self.settings.grace_s)
 
-    def on_bye(self, id: str, now: float) -> None:
-        """The worker left of its own will and holds nothing."""
-        worker = self.workers[id]
-        for flight in list(worker.flights.values()):
-            worker.release(flight)
-            if not flight.ending:
-                self._requeue(flight, TaskEvent.LOSE)
-                self._settle(flight.job)
-        worker.online, worker.since, worker.given_up = False, now, True
-        worker.note = "left"
-        self._set_deadline(worker, now)
-
-    def on_drain(self, id: str, now: float) -> None:
-        worker = self.workers[id]
-        if not worker.draining:
-            worker.draining, worker.since = True, now
-            self.effects.append(Drained(id))
-
-    # -- from the clock -----------------------------------------------------------------------------------
-
-    def next_deadline(self) -> float | None:
-        return self._deadlines[0][0] if self._deadlines else None
-
-    def tick(self, now: float) -> None:
-        """Give up workers that have been away for too long; forget those long gone."""
-        while self._deadlines and self._deadlines[0][0] <= now:
-            at, id = heapq.heappop(self._deadlines)
-            worker = self.workers.get(id)
-            if worker is None or worker.lost_at != at:
-                continue  # it came back, or its deadline was moved
-            worker.given_up = True
-            if worker.flights:
-                self._lose(worker)
-            elif now - worker.since >= FORGET_OFFLINE_S:
-                self._forgive_refusals(id)
-                del self.workers[id]
-                continue
-            self._set_deadline(worker, max(now, worker.since) + FORGET_OFFLINE_S)
-
-    def _lose(self, worker: Worker) -> None:
-        """Give its tasks to others. Its attempts stay known: their reports may come after all."""
-        jobs = {}
-        for flight in list(worker.flights.values()):
-            worker.release(flight)
-            if not flight.ending and next_state(flight.state, TaskEvent.LOSE) is TaskState.READY:
-                job = jobs[flight.job.id] = flight.job
-                self._stray(flight, release=False)
-                del job.flights[flight.task]
-                self._free(job, flight.task)
-        for job in jobs.values():
-            self.effects.append(Progressed(job.id, [], []))
-            self._settle(job)
-
-
-def _members(facts: Mapping[int, object], tasks: IntervalSet) -> list[int]:
-    """Those of `tasks` that there are facts about, in order; looking through the smaller of the two."""
-    if len(tasks) < len(facts):
-        return [task for task in tasks if task in facts]
-    return sorted(task for task in facts if task in tasks)
+def _retry_rule(spec: JobSpec, report: Report) -> tuple[int, float]:
+    """(how often a task that ended like this is tried again, the pause before the first retry)."""
+    if report.end is End.EXITED:
+        for rule in spec.retry_rules:
+            if report.code in rule.codes:
+                return rule.retries, rule.backoff_s
+    return spec.retries, spec.backoff_s

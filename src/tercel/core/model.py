@@ -21,10 +21,12 @@ second for so many.
 
 
 class Needs(msgspec.Struct, frozen=True, array_like=True):
-    """What one task occupies while it runs. Whole numbers, so that sums never drift."""
+    """What one task occupies while it runs, in whole numbers, so that sums never drift; and what it cannot do without."""
 
     millicpus: int = 1000
     mem_bytes: int = 0
+    python: str = ""
+    """The interpreter's version (3.11) that a function must be called under."""
 
 
 class AfterKind(StrEnum):
@@ -145,7 +147,16 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def needs(self) -> Needs:
-        return Needs(round(self.cpus * 1000), self.mem_bytes)
+        python = self.function.python if self.function is not None else ""
+        return Needs(round(self.cpus * 1000), self.mem_bytes, python)
+
+    def most_fails(self, tasks: int) -> int | None:
+        """How many of so many tasks may fail before the rest is cancelled; None: all."""
+        if not self.max_fails:
+            return None
+        if self.max_fails.endswith("%"):
+            return int(tasks * float(self.max_fails[:-1]) / 100)
+        return int(self.max_fails)
 
     @property
     def program(self) -> "Program":
@@ -195,6 +206,10 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """Chosen by the submitter: the same key again means the same job, not another one."""
     has_lines: bool = False
     """Each task has a line of its own (or, in a job of a template, an item), kept apart in chunks."""
+    flow: int = 0
+    """The first job of the flow that it was submitted with; 0: none."""
+    held: tuple[Range, ...] = ()
+    """Tasks that are held, unless they have ended."""
     ended_at: float | None = None
     finished: int = 0
     failed: int = 0
@@ -205,6 +220,23 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         return sum(last - first + 1 for first, last in self.ranges)
 
 
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A queue's settings. Every user has one of their own name, with these defaults, without anybody making it."""
+
+    name: str
+    owner: str = ""
+    weight: float = 1.0
+    """Its share of a busy pool, relative to the other queues that have work."""
+    max_running: int = 0
+    """At most so many of its tasks are under way at a time; 0: no limit. So are the others."""
+    max_queued: int = 0
+    """Jobs beyond so many unfinished tasks stand back until others have ended."""
+    user_max: int = 0
+    """At most so many of one user's tasks are under way at a time."""
+    paused: str = ""
+    """By whom and why nothing of it is started, if so."""
+
+
 class End(StrEnum):
     """How an attempt ended. The last two are the worker's doing and never count against the task."""
 
@@ -212,6 +244,8 @@ class End(StrEnum):
     SIGNALLED = "signalled"
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    """It never ran: something that it needed did not end as it should."""
     REFUSED = "refused"
     """This worker cannot run tasks of this job (its directory is not there, say): another may."""
     INTERRUPTED = "interrupted"

@@ -1,8 +1,8 @@
 """The life of a task, as a table: an absent entry IS the error, and a refused transition changes nothing.
 
-Each state says what is true in it. Tasks that are `ready` or ended exist only as members of interval sets;
-only a task under way (`offered`, `running`) has a record of its own. The drawing in
-docs/reference/states.md is generated from TRANSITIONS.
+Each state says what is true in it. Tasks that are not under way exist only as members of interval sets; only a task
+under way (`offered`, `running`) has a record of its own. The drawing in docs/reference/states.md is generated from
+TRANSITIONS. A new task is ready; if it has needs that are not met, it waits at once.
 
 Cleanup is the worker's state, never the task's: a task is finished before cleanup starts.
 """
@@ -11,6 +11,10 @@ from enum import StrEnum
 
 
 class TaskState(StrEnum):
+    WAITING = "waiting"
+    """For tasks that it needs, or for the end of a pause between two tries."""
+    PAUSED = "paused"
+    """Somebody holds it: it stays where it is until it is released."""
     READY = "ready"
     """Nothing but a worker with room is missing."""
     OFFERED = "offered"
@@ -26,6 +30,16 @@ class TaskState(StrEnum):
 
 
 class TaskEvent(StrEnum):
+    WAIT = "wait"
+    """Something that it needs has not ended, or its next try is not due."""
+    MEET = "meet"
+    """All it needs has ended as it should; or its next try is due."""
+    SKIP = "skip"
+    """Something that it needs will not end as it should."""
+    HOLD = "hold"
+    """Its owner or an admin asked."""
+    RELEASE = "release"
+    """Its owner or an admin asked."""
     OFFER = "offer"
     """The manager gives it to a worker with room."""
     START = "start"
@@ -51,6 +65,14 @@ class TaskEvent(StrEnum):
 S, E = TaskState, TaskEvent
 
 TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
+    (S.READY, E.WAIT): S.WAITING,
+    (S.WAITING, E.MEET): S.READY,
+    (S.WAITING, E.SKIP): S.CANCELLED,
+    (S.WAITING, E.CANCEL): S.CANCELLED,
+    (S.WAITING, E.HOLD): S.PAUSED,
+    (S.READY, E.HOLD): S.PAUSED,
+    (S.PAUSED, E.RELEASE): S.READY,
+    (S.PAUSED, E.CANCEL): S.CANCELLED,
     (S.READY, E.OFFER): S.OFFERED,
     (S.READY, E.CANCEL): S.CANCELLED,
     (S.READY, E.RECLAIM): S.OFFERED,
@@ -58,6 +80,11 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (S.READY, E.FINISH): S.FINISHED,
     (S.READY, E.FAIL): S.FAILED,
     (S.READY, E.TRY_AGAIN): S.READY,
+    # The same of one that was held after it was given up.
+    (S.PAUSED, E.RECLAIM): S.OFFERED,
+    (S.PAUSED, E.FINISH): S.FINISHED,
+    (S.PAUSED, E.FAIL): S.FAILED,
+    (S.PAUSED, E.TRY_AGAIN): S.PAUSED,
     (S.OFFERED, E.START): S.RUNNING,
     (S.OFFERED, E.FINISH): S.FINISHED,
     (S.OFFERED, E.FAIL): S.FAILED,
@@ -70,6 +97,7 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (S.RUNNING, E.TRY_AGAIN): S.READY,
     (S.RUNNING, E.LOSE): S.READY,
     (S.RUNNING, E.CANCEL): S.CANCELLED,
+    (S.FINISHED, E.RETRY): S.READY,
     (S.FAILED, E.RETRY): S.READY,
     (S.CANCELLED, E.RETRY): S.READY,
 }

@@ -13,9 +13,9 @@ Questions see what is committed; they may be asked from any thread, at any time,
 from collections.abc import Sequence
 from typing import Protocol
 
-from tercel.core.changes import Change, Loaded, SpanConcluded
+from tercel.core.changes import Change, LiveJob, Loaded, SpanConcluded
 from tercel.core.intervals import Range
-from tercel.core.model import End, JobRow, Outcome, Report
+from tercel.core.model import JobRow, Outcome, Report
 from tercel.core.states import TaskState
 
 
@@ -30,6 +30,12 @@ class Store(Protocol):
     def close(self) -> None: ...
 
     def job(self, job: int) -> JobRow | None: ...
+
+    def live(self, job: int) -> LiveJob | None:
+        """A job with all that is known of its tasks, ended or not."""
+
+    def dependents(self, job: int) -> list[int]:
+        """The jobs that were submitted to wait for this one (or tasks of it), ascending."""
 
     def job_by_key(self, owner: str, key: str) -> JobRow | None:
         """The job this owner submitted under this (non-empty) key."""
@@ -71,7 +77,7 @@ def unattempted(span: SpanConcluded, task: int) -> Outcome:
             job=span.job,
             task=task,
             attempt=0,
-            end=End.CANCELLED,
+            end=span.end,
             code=0,
             started_at=span.at,
             wall_s=0.0,
@@ -80,3 +86,10 @@ def unattempted(span: SpanConcluded, task: int) -> Outcome:
             note=span.reason,
         ),
     )
+
+
+def needed_by(live: LiveJob) -> set[int]:
+    """Which other jobs it was submitted to wait for."""
+    needed = {after.job for after in live.job.spec.after} | {edge[1] for edge in live.edges}
+    needed.discard(live.job.id)
+    return needed

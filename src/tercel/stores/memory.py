@@ -16,26 +16,31 @@ from threading import Lock
 import msgspec
 
 from tercel.core.changes import (
+    AttemptLost,
     AttemptSpent,
     Change,
     Concluded,
+    Edge,
     JobAdded,
     JobEnded,
     JobResumed,
+    JobRevised,
     LeaseClosed,
     Leased,
     LiveJob,
     Loaded,
     OutputKept,
+    QueueRemoved,
+    QueueSet,
     Reopened,
     SpanConcluded,
     TokenAdded,
     TokenRevoked,
 )
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import JobRow, Lease, Outcome, Token
+from tercel.core.model import End, JobRow, Lease, Outcome, QueueRow, Token
 from tercel.core.states import TaskState
-from tercel.stores.contract import Store, unattempted
+from tercel.stores.contract import Store, needed_by, unattempted
 
 
 class _Tasks:
@@ -84,6 +89,9 @@ class _Tasks:
                 numbers.add(task)
         return numbers
 
+    def skipped(self) -> IntervalSet:
+        return IntervalSet((span.first, span.last) for span in self.spans if span.end is End.SKIPPED)
+
     def records(self, wanted: IntervalSet) -> Iterator[Outcome]:
         """In no particular order."""
         yield from (outcome for task, outcome in self.outcomes.items() if task in wanted)
@@ -108,6 +116,8 @@ class MemoryStore(Store):
         self._jobs: dict[int, JobRow] = {}
         self._unfinished: set[int] = set()
         self._lines: dict[int, tuple[str, ...]] = {}
+        self._edges: dict[int, tuple[Edge, ...]] = {}
+        self._queues: dict[str, QueueRow] = {}
         self._tasks: defaultdict[int, _Tasks] = defaultdict(_Tasks)
         self._leases: dict[int, Lease] = {}
         self._segments: defaultdict[tuple[int, str], dict[int, bytes]] = defaultdict(dict)
@@ -117,10 +127,14 @@ class MemoryStore(Store):
         with self._lock:
             self._pending.clear()
             self._epoch += 1
+            jobs = [self._live(self._jobs[job]) for job in sorted(self._unfinished)]
+            past = {needed for live in jobs for needed in needed_by(live)} - self._unfinished
             return Loaded(
                 epoch=self._epoch,
                 next_job=max(self._jobs, default=0) + 1,
-                jobs=[self._live(self._jobs[job]) for job in sorted(self._unfinished)],
+                jobs=jobs,
+                past=[self._live(self._jobs[job]) for job in sorted(past) if job in self._jobs],
+                queues=[queue for _, queue in sorted(self._queues.items())],
                 leases=[lease for _, lease in sorted(self._leases.items())],
                 tokens=[token for _, token in sorted(self._tokens.items())],
             )
@@ -133,6 +147,8 @@ class MemoryStore(Store):
             failed=tasks.ended(TaskState.FAILED).ranges(),
             cancelled=tasks.ended(TaskState.CANCELLED).ranges(),
             failures=tasks.failures(),
+            skipped=tasks.skipped().ranges(),
+            edges=list(self._edges.get(job.id, ())),
         )
 
     def write(self, changes: Sequence[Change]) -> None:
@@ -163,15 +179,24 @@ class MemoryStore(Store):
                 tasks, report = self._tasks[outcome.report.job], outcome.report
                 tasks.history[report.task][report.attempt] = outcome
                 tasks.spent[report.task].add(report.attempt)
+            case AttemptLost(outcome):
+                self._tasks[outcome.report.job].history[outcome.report.task][outcome.report.attempt] = outcome
             case SpanConcluded():
                 self._tasks[change.job].conclude_span(change)
             case Reopened(job, ranges):
                 for first, last in ranges:
                     self._tasks[job].reopen(first, last)
-            case JobAdded(row, lines):
+            case JobAdded(row, lines, edges):
                 if row.id not in self._jobs:
                     self._keep(row)
                     self._lines[row.id] = lines
+                    self._edges[row.id] = edges
+            case JobRevised(job, spec, held):
+                self._keep(msgspec.structs.replace(self._jobs[job], spec=spec, held=held))
+            case QueueSet(queue):
+                self._queues[queue.name] = queue
+            case QueueRemoved(name):
+                self._queues.pop(name, None)
             case JobEnded(job, at, finished, failed, cancelled):
                 self._keep(_ended(self._jobs[job], at, finished, failed, cancelled))
             case JobResumed(job):
@@ -193,6 +218,15 @@ class MemoryStore(Store):
     def job(self, job: int) -> JobRow | None:
         with self._lock:
             return self._jobs.get(job)
+
+    def live(self, job: int) -> LiveJob | None:
+        with self._lock:
+            return self._live(self._jobs[job]) if job in self._jobs else None
+
+    def dependents(self, job: int) -> list[int]:
+        with self._lock:
+            rows = list(self._jobs.values())
+            return sorted(row.id for row in rows if job in needed_by(self._live(row)))
 
     def job_by_key(self, owner: str, key: str) -> JobRow | None:
         if not key:

@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 import msgspec
 
-from tercel.core.changes import Reopened, SpanConcluded
+from tercel.core.changes import AttemptLost, AttemptSpent, Reopened, SpanConcluded
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import End, Outcome, Output, Report
 from tercel.core.states import TaskState
@@ -30,6 +30,7 @@ END_CODES = {
     End.CANCELLED: 4,
     End.REFUSED: 5,
     End.INTERRUPTED: 6,
+    End.SKIPPED: 7,
 }
 _STATES = {code: state for state, code in STATE_CODES.items()}
 _ENDS = {code: end for end, code in END_CODES.items()}
@@ -85,8 +86,14 @@ def conclude(connection: sqlite3.Connection, outcomes: list[Outcome], workers: W
     _keep_outputs(connection, outcomes)
 
 
-def spend(connection: sqlite3.Connection, outcomes: list[Outcome], workers: WorkerIds) -> None:
-    connection.executemany(queries.HISTORY_ADD, _rows(outcomes, workers))
+def spend(
+    connection: sqlite3.Connection, spent: list[AttemptSpent | AttemptLost], workers: WorkerIds
+) -> None:
+    """In order: an attempt that was thought lost may be reported as failed after all."""
+    outcomes = [change.outcome for change in spent]
+    counts = [isinstance(change, AttemptSpent) for change in spent]
+    rows = [(*row, counted) for row, counted in zip(_rows(outcomes, workers), counts, strict=True)]
+    connection.executemany(queries.HISTORY_ADD, rows)
     _keep_outputs(connection, outcomes)
 
 
@@ -94,7 +101,18 @@ def conclude_spans(connection: sqlite3.Connection, spans: list[SpanConcluded]) -
     _cut_spans(connection, [{"job": span.job, "first": span.first, "last": span.last} for span in spans])
     connection.executemany(
         queries.SPAN_ADD,
-        [(span.job, span.first, span.last, STATE_CODES[span.state], span.at, span.reason) for span in spans],
+        [
+            (
+                span.job,
+                span.first,
+                span.last,
+                STATE_CODES[span.state],
+                span.at,
+                span.reason,
+                END_CODES[span.end],
+            )
+            for span in spans
+        ],
     )
 
 
@@ -183,11 +201,11 @@ def outcomes(
     return found
 
 
-def _told(job: int, span: tuple[int, int, int, float, str], first: int, last: int) -> Iterator[Outcome]:
+def _told(job: int, span: tuple[int, int, int, float, str, int], first: int, last: int) -> Iterator[Outcome]:
     """A span's tasks among first..last, one by one, as many as are asked for."""
-    start, end, state, at, reason = span
-    whole = SpanConcluded(job, start, end, _STATES[state], at, reason)
-    for task in range(max(first, start), min(last, end) + 1):
+    start, last_of_span, state, at, reason, end = span
+    whole = SpanConcluded(job, start, last_of_span, _STATES[state], at, reason, _ENDS[end])
+    for task in range(max(first, start), min(last, last_of_span) + 1):
         yield unattempted(whole, task)
 
 
@@ -212,6 +230,11 @@ def ended(connection: sqlite3.Connection, job: int, state: TaskState) -> list[Ra
         after = tasks[-1]
     spans = connection.execute(queries.SPANS_ENDED, {"job": job, "state": code}).fetchall()
     return united(ranges, spans)
+
+
+def skipped(connection: sqlite3.Connection, job: int) -> list[Range]:
+    spans = connection.execute(queries.SPANS_SKIPPED, {"job": job, "end": END_CODES[End.SKIPPED]})
+    return united([], spans.fetchall())
 
 
 def failures(connection: sqlite3.Connection, job: int) -> dict[int, int]:

@@ -47,33 +47,39 @@ EPOCH = "SELECT value FROM epoch"
 
 JOB_ADD = """
     INSERT INTO job (id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled,
-        spec, ranges)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        spec, ranges, flow, held)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO NOTHING
 """
 JOB_END = "UPDATE job SET ended_at = ?, finished = ?, failed = ?, cancelled = ? WHERE id = ?"
 """Also resumes: with no end and no counts."""
 
 JOB = """
-    SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges
+    SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges,
+        flow, held
     FROM job WHERE id = ?
 """
 JOB_BY_KEY = """
-    SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges
+    SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges,
+        flow, held
     FROM job INDEXED BY job_by_key WHERE owner = ? AND key = ? AND key <> '' ORDER BY id LIMIT 1
 """
 JOBS = """
-    SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges
+    SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges,
+        flow, held
     FROM job WHERE id < ? ORDER BY id DESC LIMIT ?
 """
 JOBS_OF_OWNER = """
-    SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges
+    SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges,
+        flow, held
     FROM job INDEXED BY job_by_owner WHERE owner = ? AND id < ? ORDER BY id DESC LIMIT ?
 """
 JOBS_UNFINISHED = """
-    SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges
+    SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges,
+        flow, held
     FROM job INDEXED BY job_unfinished WHERE ended_at IS NULL ORDER BY id
 """
+JOB_REVISE = "UPDATE job SET spec = ?, held = ? WHERE id = ?"
 JOB_NEXT = "SELECT coalesce(max(id), 0) + 1 FROM job"
 
 # --- lines
@@ -81,6 +87,17 @@ JOB_NEXT = "SELECT coalesce(max(id), 0) + 1 FROM job"
 LINES_ADD = "INSERT OR REPLACE INTO line_chunk (job, first, lines) VALUES (?, ?, ?)"
 LINES_AT = "SELECT first, lines FROM line_chunk WHERE job = ? AND first <= ? ORDER BY first DESC LIMIT 1"
 LINES_AFTER = "SELECT first, lines FROM line_chunk WHERE job = ? AND first > ? ORDER BY first LIMIT 1"
+
+# --- needs and queues
+
+EDGES_ADD = "INSERT OR REPLACE INTO job_edge (job, edges) VALUES (?, ?)"
+EDGES = "SELECT edges FROM job_edge WHERE job = ?"
+NEED_ADD = "INSERT OR IGNORE INTO job_need (needed, job) VALUES (?, ?)"
+DEPENDENTS = "SELECT job FROM job_need WHERE needed = ? ORDER BY job"
+
+QUEUE_SET = "INSERT OR REPLACE INTO queue (name, row) VALUES (?, ?)"
+QUEUE_REMOVE = "DELETE FROM queue WHERE name = ?"
+QUEUES = "SELECT row FROM queue ORDER BY name"
 
 # --- workers and leases
 
@@ -109,7 +126,7 @@ OUTCOME_ADD_MANY = OUTCOME_ADD + ", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)" * (
 HISTORY_ADD = """
     INSERT OR REPLACE INTO history
         (job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, max_rss_bytes, note, spent)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 OUTPUT_ADD = "INSERT OR REPLACE INTO output (attempt, out, err) VALUES (?, ?, ?)"
 
@@ -128,8 +145,8 @@ REOPEN: tuple[str, ...] = (
 SPAN_CUT: tuple[str, ...] = (
     # What sticks out behind becomes a span of its own ...
     """
-    INSERT OR REPLACE INTO span (job, first, last, state, at, reason)
-    SELECT job, :last + 1, last, state, at, reason FROM span
+    INSERT OR REPLACE INTO span (job, first, last, state, at, reason, end)
+    SELECT job, :last + 1, last, state, at, reason, end FROM span
     WHERE job = :job AND last > :last
         AND first = (SELECT max(first) FROM span WHERE job = :job AND first <= :last)
     """,
@@ -144,7 +161,9 @@ SPAN_CUT: tuple[str, ...] = (
 )
 """Takes first..last out of the job's spans. Each statement may be run for many disjoint ranges before the next."""
 SPAN_ANY = "SELECT 1 FROM span WHERE job = ? LIMIT 1"
-SPAN_ADD = "INSERT OR REPLACE INTO span (job, first, last, state, at, reason) VALUES (?, ?, ?, ?, ?, ?)"
+SPAN_ADD = (
+    "INSERT OR REPLACE INTO span (job, first, last, state, at, reason, end) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 
 OUTCOMES = """
     SELECT o.job, o.task, o.attempt, o.state, worker.name, o.end, o.code, o.started_at, o.ended_at, o.wall_s, o.cpu_s,
@@ -166,7 +185,7 @@ OUTCOMES_UNSUCCESSFUL = """
     ORDER BY o.task LIMIT :limit
 """
 SPANS = """
-    SELECT first, last, state, at, reason FROM span
+    SELECT first, last, state, at, reason, end FROM span
     WHERE job = :job AND first <= :last AND last >= :first AND (:states >> state) & 1
         AND first >= coalesce((SELECT max(first) FROM span WHERE job = :job AND first <= :first), :first)
     ORDER BY first LIMIT :limit
@@ -196,6 +215,7 @@ TASKS_UNSUCCESSFUL = """
     )
 """
 SPANS_ENDED = "SELECT first, last FROM span WHERE job = :job AND state = :state ORDER BY first"
+SPANS_SKIPPED = "SELECT first, last FROM span WHERE job = :job AND end = :end ORDER BY first"
 
 FAILURES = """
     SELECT h.task, count(*) FROM history AS h

@@ -8,7 +8,8 @@ alike: tests/conformance/test_stores.py compares them, starting from each versio
      |----< history >---- the same
      |----< span
      |----< lease >------ worker ---- also named by outcome and history
-    epoch, token          stand alone
+     |----< job_edge, job_need
+    epoch, token, queue   stand alone
 """
 
 import sqlite3
@@ -20,7 +21,7 @@ from tercel.stores.sqlite import queries
 APPLICATION_ID = 0x54455243
 """`TERC`, in the file's header: tells our files from other programs'."""
 
-VERSION = 1
+VERSION = 2
 
 SCHEMA: tuple[str, ...] = (
     """
@@ -41,8 +42,10 @@ SCHEMA: tuple[str, ...] = (
         finished INTEGER NOT NULL,
         failed INTEGER NOT NULL,
         cancelled INTEGER NOT NULL,
-        spec BLOB NOT NULL,   -- msgpack of JobSpec
-        ranges BLOB NOT NULL  -- msgpack of [[first, last], ...]
+        spec BLOB NOT NULL,    -- msgpack of JobSpec
+        ranges BLOB NOT NULL,  -- msgpack of [[first, last], ...]
+        flow INTEGER NOT NULL DEFAULT 0,
+        held BLOB              -- as ranges; none if nothing is
     )
     """,
     "CREATE INDEX job_unfinished ON job (id) WHERE ended_at IS NULL",
@@ -56,6 +59,27 @@ SCHEMA: tuple[str, ...] = (
         first INTEGER NOT NULL,  -- the task of the first line; the others follow without a gap
         lines BLOB NOT NULL,     -- msgpack of [line, ...]
         PRIMARY KEY (job, first)
+    )
+    """,
+    # What single tasks need: one row per job that has such, read whole when the job is loaded.
+    """
+    CREATE TABLE job_edge (
+        job INTEGER PRIMARY KEY,
+        edges BLOB NOT NULL  -- msgpack of [[task, job, first, last], ...]
+    )
+    """,
+    # Which jobs wait for which: read when something is retried.
+    """
+    CREATE TABLE job_need (
+        needed INTEGER NOT NULL,
+        job INTEGER NOT NULL,
+        PRIMARY KEY (needed, job)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE queue (
+        name TEXT PRIMARY KEY,
+        row BLOB NOT NULL  -- msgpack of QueueRow
     )
     """,
     "CREATE TABLE worker (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
@@ -117,6 +141,7 @@ SCHEMA: tuple[str, ...] = (
         state INTEGER NOT NULL,
         at REAL NOT NULL,
         reason TEXT NOT NULL,
+        end INTEGER NOT NULL DEFAULT 4,  -- outcomes.END_CODES
         PRIMARY KEY (job, first)
     ) WITHOUT ROWID
     """,
@@ -149,7 +174,16 @@ SCHEMA: tuple[str, ...] = (
     """,
 )
 
-MIGRATIONS: dict[int, tuple[str, ...]] = {}
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: (
+        "ALTER TABLE job ADD COLUMN flow INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE job ADD COLUMN held BLOB",
+        "ALTER TABLE span ADD COLUMN end INTEGER NOT NULL DEFAULT 4",
+        "CREATE TABLE job_edge (job INTEGER PRIMARY KEY, edges BLOB NOT NULL)",
+        "CREATE TABLE job_need (needed INTEGER NOT NULL, job INTEGER NOT NULL, PRIMARY KEY (needed, job)) WITHOUT ROWID",
+        "CREATE TABLE queue (name TEXT PRIMARY KEY, row BLOB NOT NULL)",
+    ),
+}
 """The statements that make a file of this version one of the next."""
 
 

@@ -14,7 +14,7 @@ from tercel.core.changes import Change, LiveJob, Loaded
 from tercel.core.intervals import Range
 from tercel.core.model import JobRow, Lease, Outcome, Role, Token
 from tercel.core.states import TaskState
-from tercel.stores.contract import Store
+from tercel.stores.contract import Store, needed_by
 from tercel.stores.sqlite import faults, jobs, outcomes, queries, writing
 from tercel.stores.sqlite.connections import Ownership, Readers, open_writer
 from tercel.stores.sqlite.lines import Lines
@@ -62,24 +62,23 @@ class SqliteStore(Store):
 
     def _loaded(self) -> Loaded:
         (epoch,) = self._writer.execute(queries.EPOCH).fetchone()
+        live = [_live(self._writer, row) for row in jobs.unfinished(self._writer)]
+        past = {needed for job in live for needed in needed_by(job)} - {job.job.id for job in live}
         return Loaded(
             epoch=epoch,
             next_job=jobs.next_number(self._writer),
-            jobs=[self._live(row) for row in jobs.unfinished(self._writer)],
+            jobs=live,
+            past=[
+                _live(self._writer, row)
+                for needed in sorted(past)
+                if (row := jobs.job(self._writer, needed)) is not None
+            ],
+            queues=jobs.queues(self._writer),
             leases=[Lease(*columns) for columns in self._writer.execute(queries.LEASES)],
             tokens=[
                 Token(id=id, role=Role(role), user=user, digest=digest, created_at=created_at, note=note)
                 for id, role, user, digest, created_at, note in self._writer.execute(queries.TOKENS)
             ],
-        )
-
-    def _live(self, row: JobRow) -> LiveJob:
-        return LiveJob(
-            job=row,
-            finished=outcomes.ended(self._writer, row.id, TaskState.FINISHED),
-            failed=outcomes.ended(self._writer, row.id, TaskState.FAILED),
-            cancelled=outcomes.ended(self._writer, row.id, TaskState.CANCELLED),
-            failures=outcomes.failures(self._writer, row.id),
         )
 
     def write(self, changes: Sequence[Change]) -> None:
@@ -133,6 +132,15 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             return jobs.job(connection, _known(job))
 
+    def live(self, job: int) -> LiveJob | None:
+        with self._readers.snapshot() as connection:
+            row = jobs.job(connection, _known(job))
+            return None if row is None else _live(connection, row)
+
+    def dependents(self, job: int) -> list[int]:
+        with self._readers.snapshot() as connection:
+            return jobs.dependents(connection, _known(job))
+
     def job_by_key(self, owner: str, key: str) -> JobRow | None:
         with self._readers.snapshot() as connection:
             return jobs.job_by_key(connection, owner, key)
@@ -169,6 +177,18 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             found = connection.execute(queries.SEGMENTS, where)
             return [data for (data,) in found]
+
+
+def _live(connection: sqlite3.Connection, row: JobRow) -> LiveJob:
+    return LiveJob(
+        job=row,
+        finished=outcomes.ended(connection, row.id, TaskState.FINISHED),
+        failed=outcomes.ended(connection, row.id, TaskState.FAILED),
+        cancelled=outcomes.ended(connection, row.id, TaskState.CANCELLED),
+        failures=outcomes.failures(connection, row.id),
+        skipped=outcomes.skipped(connection, row.id),
+        edges=jobs.edges(connection, row.id),
+    )
 
 
 def _known(number: int) -> int:

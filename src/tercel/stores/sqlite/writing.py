@@ -13,15 +13,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tercel.core.changes import (
+    AttemptLost,
     AttemptSpent,
     Change,
     Concluded,
     JobAdded,
     JobEnded,
     JobResumed,
+    JobRevised,
     LeaseClosed,
     Leased,
     OutputKept,
+    QueueRemoved,
+    QueueSet,
     Reopened,
     SpanConcluded,
     TokenAdded,
@@ -40,10 +44,12 @@ class _Stretch:
         self.kept: list[OutputKept] = []
         self.leased: list[Leased] = []
         self.closed: list[LeaseClosed] = []
-        self.spent: list[AttemptSpent] = []
+        self.spent: list[AttemptSpent | AttemptLost] = []
         self.concluded: list[Concluded] = []
         self.spans: list[SpanConcluded] = []
         self.ends: list[JobEnded | JobResumed] = []
+        self.revised: list[JobRevised] = []
+        self.queues: list[QueueSet | QueueRemoved] = []
         self.tokens: list[TokenAdded | TokenRevoked] = []
         self.takes: dict[type[Change], Callable[[Any], None]] = {
             Reopened: self.reopened.append,
@@ -52,10 +58,14 @@ class _Stretch:
             Leased: self.leased.append,
             LeaseClosed: self.closed.append,
             AttemptSpent: self.spent.append,
+            AttemptLost: self.spent.append,
             Concluded: self.concluded.append,
             SpanConcluded: self.spans.append,
             JobEnded: self.ends.append,
             JobResumed: self.ends.append,
+            JobRevised: self.revised.append,
+            QueueSet: self.queues.append,
+            QueueRemoved: self.queues.append,
             TokenAdded: self.tokens.append,
             TokenRevoked: self.tokens.append,
         }
@@ -101,13 +111,17 @@ def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch
     if stretch.closed:
         connection.executemany(queries.LEASE_CLOSE, [(change.id,) for change in stretch.closed])
     if stretch.spent:
-        outcomes.spend(connection, [change.outcome for change in stretch.spent], workers)
+        outcomes.spend(connection, stretch.spent, workers)
     if stretch.concluded:
         outcomes.conclude(connection, [change.outcome for change in stretch.concluded], workers)
     if stretch.spans:
         outcomes.conclude_spans(connection, stretch.spans)
     if stretch.ends:
         jobs.end(connection, stretch.ends)
+    if stretch.revised:
+        jobs.revise(connection, stretch.revised)
+    for queue in stretch.queues:
+        jobs.set_queue(connection, queue)
     for change in stretch.tokens:
         _write_token(connection, change)
 

@@ -1,0 +1,251 @@
+"""What tasks wait for: needs between jobs, and arrows between single tasks.
+
+    Need     of a whole job (`After`): every task of it for all of some tasks of another, or task i for task i
+    arrows   from a task to those that wait for it, where each has needs of its own (a graph of tasks, futures)
+
+A task waits while any of its needs is not met. Needs are kept at the job that is needed, so that the end of a task
+costs what waits for it and nothing else. What has ended before is looked at once, when a job is attached.
+
+A need that can no longer be met is *broken*: the tasks behind it are skipped. That may break further needs; `Machine`
+walks them one after the other, however long the chain.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+
+from tercel.core.changes import Edge
+from tercel.core.intervals import IntervalSet, Range
+from tercel.core.ledger import Job
+from tercel.core.model import After, AfterKind, OnFailure
+
+Find = Callable[[int], Job | None]
+"""A job, also one that has ended."""
+
+
+class Need:
+    """One After of a job whose needed tasks have not all ended."""
+
+    __slots__ = ("after", "any_failed", "job", "left", "needed")
+
+    def __init__(self, after: After, job: Job, needed: Job) -> None:
+        self.after = after
+        self.job = job
+        self.needed = needed
+        scope = IntervalSet(needed.row.ranges)
+        if after.tasks:
+            scope = scope.intersection(IntervalSet(after.tasks))
+        if after.each:
+            scope = scope.intersection(IntervalSet(job.row.ranges))
+        self.left = scope
+        """Tasks of `needed` that have not ended as they should."""
+        self.any_failed = False
+
+    @property
+    def kind(self) -> AfterKind:
+        if self.after.kind is AfterKind.OK and self.needed.row.spec.on_failure is OnFailure.RUN:
+            return AfterKind.ANY
+        return self.after.kind
+
+    def hear(self, finished: IntervalSet, unsuccessful: IntervalSet) -> tuple[IntervalSet, IntervalSet]:
+        """Tasks of `needed` have ended. Returns those of `job` that need no longer wait for this, and the broken ones."""
+        good, bad = self.left.intersection(finished), self.left.intersection(unsuccessful)
+        if self.kind is AfterKind.OK:
+            self.left.difference_update(good)
+            # Broken ones stay in `left`: should they be retried, all is as before.
+            return self._behind(good), self._behind_broken(bad)
+        self.left.difference_update(good)
+        self.left.difference_update(bad)
+        if self.kind is AfterKind.ANY:
+            good.update(bad)
+            return self._behind(good), IntervalSet()
+        if self.after.each:
+            return bad, good
+        self.any_failed = self.any_failed or bool(bad)
+        if self.left:
+            return IntervalSet(), IntervalSet()
+        whole = IntervalSet(self.job.row.ranges)
+        return (whole, IntervalSet()) if self.any_failed else (IntervalSet(), whole)
+
+    def reopened(self, tasks: IntervalSet) -> None:
+        """Tasks of `needed` are to run again, and had not been as they should be."""
+        if self.kind is AfterKind.OK:
+            return  # they are still in `left`
+        scope = IntervalSet(self.needed.row.ranges)
+        if self.after.tasks:
+            scope = scope.intersection(IntervalSet(self.after.tasks))
+        self.left.update(scope.intersection(tasks))
+
+    def waits(self, task: int) -> bool:
+        return task in self.left if self.after.each else bool(self.left)
+
+    def _behind(self, ended: IntervalSet) -> IntervalSet:
+        if self.after.each:
+            return ended
+        return IntervalSet() if self.left else IntervalSet(self.job.row.ranges)
+
+    def _behind_broken(self, bad: IntervalSet) -> IntervalSet:
+        if self.after.each or not bad:
+            return bad
+        return IntervalSet(self.job.row.ranges)
+
+
+class Attached:
+    """What became of the needs of a job when it was looked at: which tasks wait, and which never can run."""
+
+    __slots__ = ("broken", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting = IntervalSet()
+        self.broken: list[tuple[IntervalSet, str]] = []
+        """Tasks, and what they need that will not end as it should."""
+
+
+def attach(job: Job, edges: Sequence[Edge], tasks: IntervalSet, find: Find) -> Attached:
+    """Register the needs of these tasks of a job with the jobs they need."""
+    found = Attached()
+    for after in job.row.spec.after:
+        needed = find(after.job)
+        if needed is None:
+            found.broken.append((tasks.copy(), f"job {after.job}, which is not known any more"))
+            continue
+        _attach_need(Need(after, job, needed), tasks, found)
+    for edge in edges:
+        if edge[0] in tasks:
+            _attach_edge(job, edge, find, found)
+    return found
+
+
+def _attach_need(need: Need, tasks: IntervalSet, found: Attached) -> None:
+    needed = need.needed
+    unsuccessful = needed.failed.copy()
+    unsuccessful.update(needed.cancelled)
+    _, broken = need.hear(needed.finished, unsuccessful)
+    if broken := broken.intersection(tasks):
+        found.broken.append((broken, why_broken(needed, unsuccessful, need)))
+    if need.left:
+        needed.watchers.append(need)
+        need.job.after.append(need)
+        needed.dependents[need.job.id] = need.job
+        if need.after.each:
+            found.waiting.update(need.left.intersection(tasks))
+        else:
+            found.waiting.update(tasks)
+
+
+def _attach_edge(job: Job, edge: Edge, find: Find, found: Attached) -> None:
+    task, other, first, last = edge
+    needed = find(other)
+    if needed is None:
+        found.broken.append((IntervalSet([(task, task)]), f"job {other}, which is not known any more"))
+        return
+    runs_anyway = needed.row.spec.on_failure is OnFailure.RUN
+    for number in range(first, last + 1):
+        if number in needed.finished:
+            continue
+        if number in needed.failed or number in needed.cancelled:
+            if not runs_anyway:
+                reason = f"{other}.{number}, which has not finished"
+                found.broken.append((IntervalSet([(task, task)]), reason))
+                # It is an arrow all the same: should that task be retried, this one waits for it again.
+            else:
+                continue
+        needed.arrows.setdefault(number, []).append((job, task))
+        needed.dependents[job.id] = job
+        job.unmet[task] = job.unmet.get(task, 0) + 1
+        found.waiting.add(task)
+
+
+def why_broken(needed: Job, unsuccessful: IntervalSet, need: Need) -> str:
+    """For people: which task it was."""
+    if need.kind is AfterKind.NOTOK:
+        return f"a failure of job {needed.id}, all of which finished"
+    culprits = need.left.intersection(unsuccessful)
+    if not culprits:
+        return f"job {needed.id}, which ended otherwise"
+    first = culprits.first()
+    how = "failed" if first in needed.failed else "was cancelled"
+    others = f" (and {len(culprits) - 1:,} more)" if len(culprits) > 1 else ""
+    return f"{needed.id}.{first}, which {how}{others}"
+
+
+def detach(job: Job) -> set[int]:
+    """The job has ended: nobody needs to tell it anything any more. Returns which jobs it had to do with."""
+    needed = {after.job for after in job.row.spec.after} | {edge[1] for edge in job.edges}
+    for need in job.after:
+        need.needed.watchers.remove(need)
+    job.after.clear()
+    job.unmet.clear()
+    needed.discard(job.id)
+    return needed
+
+
+def broken(job: Job, tasks: IntervalSet, find: Find) -> list[tuple[IntervalSet, str]]:
+    """Those of the tasks that need something which will not end as it should, and what that is."""
+    found: list[tuple[IntervalSet, str]] = []
+    for need in job.after:
+        unsuccessful = need.needed.failed.copy()
+        unsuccessful.update(need.needed.cancelled)
+        culprits = need.left.intersection(unsuccessful)
+        if culprits and need.kind is AfterKind.OK:
+            behind = culprits.intersection(tasks) if need.after.each else tasks.copy()
+            if behind:
+                found.append((behind, why_broken(need.needed, unsuccessful, need)))
+    for task, other, first, last in edges_of(job, tasks) if job.edges else ():
+        needed = find(other)
+        if needed is None or needed.row.spec.on_failure is OnFailure.RUN:
+            continue
+        span = IntervalSet([(first, last)])
+        culprits = span.intersection(needed.failed)
+        culprits.update(span.intersection(needed.cancelled))
+        if culprits:
+            reason = f"{other}.{culprits.first()}, which has not finished"
+            found.append((IntervalSet([(task, task)]), reason))
+    return found
+
+
+def edges_of(job: Job, tasks: IntervalSet) -> Iterable[Edge]:
+    """What these tasks need. Edges are kept by task."""
+    for first, last in tasks.ranges():
+        at = bisect_left(job.edges, (first,), key=lambda edge: edge[:1])
+        while at < len(job.edges) and job.edges[at][0] <= last:
+            yield job.edges[at]
+            at += 1
+
+
+def find_cycle(successors: Callable[[int], Iterable[int]], nodes: Iterable[int]) -> list[int]:
+    """Nodes of a cycle in order, the first one again at the end; empty if there is none. Linear, and without recursion."""
+    done: set[int] = set()
+    for start in nodes:
+        if start in done:
+            continue
+        path = [start]
+        on_path = {start}
+        todo = [iter(successors(start))]
+        while todo:
+            node = next(todo[-1], None)
+            if node is None:
+                todo.pop()
+                left = path.pop()
+                on_path.discard(left)
+                done.add(left)
+            elif node in on_path:
+                return [*path[path.index(node) :], node]
+            elif node not in done:
+                path.append(node)
+                on_path.add(node)
+                todo.append(iter(successors(node)))
+    return []
+
+
+def check_edges(edges: Sequence[Edge], own: int, ranges: Sequence[Range]) -> list[int]:
+    """A cycle among the tasks of one job, if there is one. `own` is how its edges name the job itself."""
+    inside: dict[int, list[Range]] = {}
+    for task, job, first, last in edges:
+        if job == own:
+            inside.setdefault(task, []).append((first, last))
+    known = IntervalSet(ranges)
+
+    def needed(task: int) -> Iterable[int]:
+        return (n for first, last in inside.get(task, ()) for n in range(first, last + 1) if n in known)
+
+    return find_cycle(needed, inside)

@@ -1,0 +1,190 @@
+"""Workers come, go and come back: their books and ours are brought together.
+
+What a worker holds is in both its books and ours, and they may differ after any trouble: a frame was lost, the manager
+was restarted, the worker was away for longer than its grace time. Its Hello names all it holds; whatever we think it has
+beside that is ready again, and of what it has, each attempt goes on unless its task is in better hands.
+"""
+
+import heapq
+from collections.abc import Sequence
+
+from tercel.core.changes import AttemptLost
+from tercel.core.effects import Drained, Progressed, Welcomed
+from tercel.core.ledger import Flight, Job, Worker
+from tercel.core.model import End, Held, Needs, Outcome, Report, WorkerInfo, WorkerState
+from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.waiting import Waiting
+
+FORGET_OFFLINE_S = 3600.0
+"""A worker that is gone and holds nothing is shown in the pool for so long."""
+
+
+class Joining(Waiting):
+    # -- coming -------------------------------------------------------------------------------------------
+
+    def on_hello(self, id: str, instance: str, info: WorkerInfo, held: Sequence[Held], now: float) -> int:
+        """A worker joins or comes back: bring its books and ours together. Returns the number of this Hello."""
+        worker = self.workers.get(id)
+        if worker is None:
+            worker = self.workers[id] = Worker(id, now)
+        if worker.instance != instance:
+            self._forgive_refusals(id)
+            worker.draining, worker.note = False, ""
+        worker.instance, worker.info, worker.capacity = instance, info, info.capacity
+        worker.online, worker.lost_at, worker.since, worker.given_up = True, None, now, False
+        worker.reported_state = WorkerState.AVAILABLE
+        holds = {h.attempt: h for h in held}
+        for flight in list(worker.flights.values()):
+            if flight.attempt not in holds:
+                worker.release(flight)
+                if not flight.ending:
+                    self._note_lost(flight, now, "its worker came back without it")
+                    self._requeue(flight, TaskEvent.LOSE)
+                    self._settle(flight.job)
+        drop = [h.attempt for h in holds.values() if not self._still_wanted(worker, h, now)]
+        self._hellos += 1
+        self.effects.append(Welcomed(id, drop, self._hellos))
+        if worker.draining:
+            self.effects.append(Drained(id))  # it may have missed the first
+        self._dispatcher.worker_changed(worker)
+        return self._hellos
+
+    def _forgive_refusals(self, worker: str) -> None:
+        """A restarted worker may be able to run what it refused before; one that is forgotten refuses nothing."""
+        for id in self._refusals.pop(worker, ()):
+            if (job := self.jobs.get(id)) is not None:
+                job.refused_by.pop(worker, None)
+                self._settle(job)
+
+    def _still_wanted(self, worker: Worker, held: Held, now: float) -> bool:
+        """Whether the worker should go on with an attempt it says it holds."""
+        flight = worker.flights.get(held.attempt) or self._reclaim(worker, held)
+        if held.ended:
+            return True  # its report follows and is judged when it comes
+        if flight is None:
+            return False
+        flight.recalled = False  # what was asked on the old link may not have arrived
+        if flight.ending:
+            worker.release(flight)
+        elif held.started:
+            self._mark_running(flight, now)
+        return not flight.ending
+
+    def _reclaim(self, worker: Worker, held: Held) -> Flight | None:
+        """An attempt given up as lost is back: take it up again unless the task is in better hands.
+
+        Also if it has ended: until its report is here, the task must not be given to anybody.
+        """
+        job = self.jobs.get(held.job)
+        stray = self._find_stray(job, held.task, held.attempt, worker.id)
+        if job is None or stray is None:
+            return None
+        current = job.flights.get(held.task)
+        if current is not None:
+            if held.ended or current.worker.online:
+                return None  # a stray stays one: if it is reported after all, that counts
+            self._give_way(current)
+        elif (held.task in job.ready or held.task in job.paused) and job.cap_room > 0:
+            job.take_out(held.task)
+        else:
+            return None
+        self._promote(stray, worker)
+        self._settle(job)
+        return stray
+
+    def _give_way(self, flight: Flight) -> None:
+        """To an attempt that is known to go on, while this one's worker is away and may never have heard of it."""
+        del flight.job.flights[flight.task]
+        self._stray(flight)
+        flight.gave_way_at = flight.worker.since
+
+    def on_presence(self, id: str, state: WorkerState, capacity: Needs, now: float) -> None:
+        worker = self.workers[id]
+        if state is WorkerState.DRAINING and not worker.draining:
+            worker.draining, worker.since = True, now
+        worker.reported_state = state
+        if capacity != worker.capacity:
+            worker.capacity = capacity
+            self._dispatcher.worker_changed(worker)
+
+    def _mark_running(self, flight: Flight, now: float) -> None:
+        if next_state(flight.state, TaskEvent.START) is TaskState.RUNNING:
+            flight.running_since = now
+            flight.recalled = False
+            flight.job.running += 1
+
+    # -- going --------------------------------------------------------------------------------------------
+
+    def on_link_closed(self, id: str, now: float) -> None:
+        worker = self.workers[id]
+        worker.online, worker.since = False, now
+        self._set_deadline(worker, now + self.settings.grace_s)
+
+    def on_bye(self, id: str, now: float) -> None:
+        """The worker left of its own will and holds nothing."""
+        worker = self.workers[id]
+        for flight in list(worker.flights.values()):
+            worker.release(flight)
+            if not flight.ending:
+                self._note_lost(flight, now, "its worker left")
+                self._requeue(flight, TaskEvent.LOSE)
+                self._settle(flight.job)
+        worker.online, worker.since, worker.given_up = False, now, True
+        worker.note = "left"
+        self._set_deadline(worker, now)
+
+    def on_drain(self, id: str, now: float) -> None:
+        worker = self.workers[id]
+        if not worker.draining:
+            worker.draining, worker.since = True, now
+            self.effects.append(Drained(id))
+
+    # -- from the clock -----------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        due = [heap[0][0] for heap in (self._deadlines, self._delays) if heap]
+        return min(due) if due else None
+
+    def tick(self, now: float) -> None:
+        """Give up workers that have been away for too long; forget those long gone. Begin tries that are due."""
+        self._advance(now)
+        self._end_delays(now)
+        while self._deadlines and self._deadlines[0][0] <= now:
+            at, id = heapq.heappop(self._deadlines)
+            worker = self.workers.get(id)
+            if worker is None or worker.lost_at != at:
+                continue  # it came back, or its deadline was moved
+            worker.given_up = True
+            if worker.flights:
+                self._lose(worker, now)
+            elif now - worker.since >= FORGET_OFFLINE_S:
+                self._forgive_refusals(id)
+                del self.workers[id]
+                continue
+            self._set_deadline(worker, max(now, worker.since) + FORGET_OFFLINE_S)
+
+    def _lose(self, worker: Worker, now: float) -> None:
+        """Give its tasks to others. Its attempts stay known: their reports may come after all."""
+        jobs: dict[int, Job] = {}
+        for flight in list(worker.flights.values()):
+            worker.release(flight)
+            if not flight.ending and next_state(flight.state, TaskEvent.LOSE) is TaskState.READY:
+                job = jobs[flight.job.id] = flight.job
+                self._note_lost(flight, now, "its worker was lost")
+                self._stray(flight, release=False)
+                del job.flights[flight.task]
+                self._free(job, flight.task)
+        for job in jobs.values():
+            self.effects.append(Progressed(job.id, [], []))
+            self._settle(job)
+
+    # -- for the task's history ---------------------------------------------------------------------------
+
+    def _note_lost(self, flight: Flight, now: float, why: str) -> None:
+        """It ran, and is given up on. Nobody's fault but the infrastructure's; people want to see it all the same."""
+        if flight.running_since is None:
+            return
+        ran_s = max(0.0, now - flight.running_since)
+        ids = (flight.job.id, flight.task, flight.attempt)
+        report = Report(*ids, End.INTERRUPTED, 0, flight.running_since, ran_s, 0.0, 0, why)
+        self.changes.append(AttemptLost(Outcome(TaskState.CANCELLED, flight.worker.id, now, report)))

@@ -1,0 +1,128 @@
+"""Who has had how much: the accounts that fair share goes by, and the caps on what is under way.
+
+Stride scheduling over a decayed usage. A queue's *pass* is the processor time it has had lately, divided by its weight;
+the queue with the lowest pass is next. Old usage fades by half every HALF_LIFE_S, so a queue that was idle comes first
+for a while, but cannot save up more than that; and none is ever owed by one that is idle. Within a queue, tasks of equal
+priority go by their users' passes, all of weight 1.
+
+What fades is never touched: instead, what is charged later counts more (`Clock.worth`), which orders alike.
+
+What is under way is charged in advance: by how long the job's tasks take, if that is known; if not, a second, and as it
+goes on. When it has ended, what it really took counts instead.
+"""
+
+from tercel.core.model import QueueRow
+
+HALF_LIFE_S = 600.0
+UNKNOWN_S = 1.0
+"""What a task is charged in advance whose job has no record yet."""
+_WORTH_MOST = 2.0**60
+"""Beyond that, all accounts are brought down before numbers lose their precision."""
+
+
+class Clock:
+    """What a second of processor time is worth, the more the later it is."""
+
+    __slots__ = ("_origin", "half_life_s", "now", "worth")
+
+    def __init__(self, now: float, half_life_s: float = HALF_LIFE_S) -> None:
+        self.half_life_s = half_life_s
+        self.now = now
+        self._origin = now
+        self.worth = 1.0
+
+    def advance(self, now: float) -> float:
+        """Returns by what all accounts must be multiplied: 1, mostly."""
+        if now > self.now:
+            self.now = now
+        self.worth = 2.0 ** min((self.now - self._origin) / self.half_life_s, 1000.0)
+        if self.worth < _WORTH_MOST:
+            return 1.0
+        factor = 1.0 / self.worth
+        self._origin, self.worth = self.now, 1.0
+        return factor
+
+
+class Account:
+    """A queue's, or a user's within a queue."""
+
+    __slots__ = ("open_cpus", "open_since", "under_way", "usage", "weight")
+
+    def __init__(self, weight: float = 1.0) -> None:
+        self.weight = weight
+        self.usage = 0.0
+        """Processor seconds, each worth what it was when it was charged."""
+        self.open_cpus = 0.0
+        """Of what is under way and was charged without knowing how long it takes ..."""
+        self.open_since = 0.0
+        """... and the sum of cpus times the moment it was issued."""
+        self.under_way = 0
+
+    def passed(self, clock: Clock) -> float:
+        """The lower, the sooner it is its turn."""
+        going_on = self.open_cpus * clock.now - self.open_since
+        return (self.usage + clock.worth * max(0.0, going_on)) / self.weight
+
+    def charge(self, amount: float, clock: Clock) -> None:
+        self.usage += amount * clock.worth
+
+    def open(self, cpus: float, at: float) -> None:
+        self.open_cpus += cpus
+        self.open_since += cpus * at
+
+    def close(self, cpus: float, at: float) -> None:
+        self.open_cpus -= cpus
+        self.open_since -= cpus * at
+
+
+class Queue:
+    """A named line of jobs: its settings, its account and its users' accounts."""
+
+    __slots__ = ("account", "backlog", "row", "standing_back", "users")
+
+    def __init__(self, row: QueueRow) -> None:
+        self.row = row
+        self.account = Account(row.weight)
+        self.users: dict[str, Account] = {}
+        self.backlog = 0
+        """Unfinished tasks of the jobs that are admitted."""
+        self.standing_back: list[tuple[int, int]] = []
+        """A heap of those that are not: priority and id."""
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    def set(self, row: QueueRow) -> None:
+        self.row = row
+        self.account.weight = row.weight
+
+    def user(self, name: str) -> Account:
+        account = self.users.get(name)
+        if account is None:
+            account = self.users[name] = Account()
+        return account
+
+    def room(self, user: Account) -> int:
+        """How many more tasks of this user may be under way, as far as the queue is concerned."""
+        row = self.row
+        if row.paused:
+            return 0
+        room = UNLIMITED
+        if row.max_running:
+            room = row.max_running - self.account.under_way
+        if row.user_max:
+            room = min(room, row.user_max - user.under_way)
+        return room
+
+    @property
+    def admits(self) -> bool:
+        """Whether one more job may join those that wait for workers."""
+        return not self.row.max_queued or self.backlog < self.row.max_queued
+
+    def scale(self, factor: float) -> None:
+        for account in (self.account, *self.users.values()):
+            account.usage *= factor
+
+
+UNLIMITED = 2**60

@@ -1,0 +1,290 @@
+"""Tasks that wait: for others, for their next try, or because somebody holds them.
+
+ready --wait--> waiting --meet--> ready          needs and pauses between tries
+                   \\--skip--> cancelled          a need that cannot be met any more; and so on down the graph
+ready, waiting --hold--> paused --release--> ready (or waiting)
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Mapping
+
+import msgspec
+
+from tercel.core import graph
+from tercel.core.books import Books, Settings
+from tercel.core.changes import JobRevised, Loaded, Reopened, SpanConcluded
+from tercel.core.effects import Progressed
+from tercel.core.intervals import IntervalSet
+from tercel.core.ledger import Job
+from tercel.core.model import End, JobSpec, OnFailure
+from tercel.core.states import TaskEvent, TaskState, next_state
+
+
+class Waiting(Books):
+    def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
+        super().__init__(settings, loaded, now)
+        self._delays: list[tuple[float, int, int]] = []
+        """When the next try of a task is due, of which job and task."""
+        for job in list(self.jobs.values()):
+            self._attach(job, now)
+
+    def _attach(self, job: Job, now: float) -> None:
+        """Find out which of its resting tasks wait for something, or are held."""
+        resting = job.ready.copy()
+        found = graph.attach(job, job.edges, resting, self.find)
+        _move(job.ready, job.waiting, found.waiting)
+        if job.row.held:
+            held = IntervalSet(job.row.held)
+            _move(job.ready, job.paused, held)
+            _move(job.waiting, job.paused, held)
+        self._skip_all(job, found.broken, now)
+        self._settle_or_end(job, now)
+
+    # -- the end of what others wait for ------------------------------------------------------------------
+
+    def _spread(self, job: Job, tasks: IntervalSet, now: float) -> None:
+        """Tasks of a job have ended: whoever waited for them goes on, or is skipped."""
+        if job.dependents:
+            skips = _Skips()
+            skips.todo.append((job, tasks, ""))
+            self._spread_all(skips, now)
+
+    def _skip_all(self, job: Job, broken: list[tuple[IntervalSet, str]], now: float) -> None:
+        skips = _Skips()
+        for tasks, why in broken:
+            skips.add(job, tasks, why)
+        self._spread_all(skips, now)
+
+    def _spread_all(self, skips: "_Skips", now: float) -> None:
+        """From job to job, as far as it goes."""
+        todo = skips.todo
+        touched: dict[int, Job] = {}
+        while todo:
+            job, tasks, why = todo.popleft()
+            finished = tasks.intersection(job.finished)
+            unsuccessful = tasks.copy()
+            unsuccessful.difference_update(finished)
+            for need in list(job.watchers):
+                met, broken = need.hear(finished, unsuccessful)
+                touched[need.job.id] = need.job
+                if met:
+                    self._meet(need.job, met)
+                if broken:
+                    skips.add(need.job, broken, why or graph.why_broken(job, unsuccessful, need))
+                if not need.left:
+                    job.watchers.remove(need)
+                    need.job.after.remove(need)
+            if job.arrows:
+                self._follow_arrows(job, finished, unsuccessful, why, skips, touched)
+        for job, tasks, why in skips.all():
+            touched[job.id] = job
+            for start, end in tasks.ranges():
+                reason = f"skipped: it needs {why}"
+                self.changes.append(
+                    SpanConcluded(job.id, start, end, TaskState.CANCELLED, now, reason, End.SKIPPED)
+                )
+            self.effects.append(Progressed(job.id, [], []))
+        for other in touched.values():
+            if other.id in self.jobs:
+                self._settle_or_end(other, now)
+
+    def _follow_arrows(
+        self,
+        job: Job,
+        finished: IntervalSet,
+        unsuccessful: IntervalSet,
+        why: str,
+        skips: "_Skips",
+        touched: dict[int, Job],
+    ) -> None:
+        good = finished
+        if job.row.spec.on_failure is OnFailure.RUN:
+            good = finished.copy()
+            good.update(unsuccessful)
+        free: dict[int, tuple[Job, IntervalSet]] = {}
+        for task in members_among(job.arrows, good):
+            for other, waiting in job.arrows.pop(task):
+                left = other.unmet.get(waiting, 0) - 1
+                if left > 0:
+                    other.unmet[waiting] = left
+                elif left == 0:
+                    del other.unmet[waiting]
+                    free.setdefault(other.id, (other, IntervalSet()))[1].add(waiting)
+        for other, tasks in free.values():
+            touched[other.id] = other
+            self._meet(other, tasks)
+        if job.row.spec.on_failure is not OnFailure.RUN:
+            # Their arrows stay: should they be retried, all is as before.
+            for task in members_among(job.arrows, unsuccessful):
+                how = "failed" if task in job.failed else "was cancelled"
+                for other, waiting in job.arrows[task]:
+                    skips.add(
+                        other, IntervalSet([(waiting, waiting)]), why or f"{job.id}.{task}, which {how}"
+                    )
+
+    def _meet(self, job: Job, tasks: IntervalSet) -> None:
+        """One of their needs is met: those that wait for nothing else are ready."""
+        tasks = tasks.intersection(job.waiting)
+        tasks.difference_update(self._unmet(job, tasks))
+        if tasks and next_state(TaskState.WAITING, TaskEvent.MEET) is TaskState.READY:
+            _move(job.waiting, job.ready, tasks)
+
+    def _unmet(self, job: Job, tasks: IntervalSet) -> IntervalSet:
+        """Those of the tasks that have something to wait for."""
+        unmet = IntervalSet()
+        for need in job.after:
+            if need.left:
+                unmet.update(tasks.intersection(need.left) if need.after.each else tasks)
+        for told in (job.unmet, job.delayed):
+            if told:
+                unmet.update(IntervalSet((task, task) for task in members_among(told, tasks)))
+        return unmet
+
+    # -- the next try -------------------------------------------------------------------------------------
+
+    def _delay(self, job: Job, task: int, until: float) -> None:
+        """A ready task waits for its next try."""
+        job.ready.discard(task)
+        job.waiting.add(task)
+        job.delayed[task] = until
+        heapq.heappush(self._delays, (until, job.id, task))
+
+    def _end_delays(self, now: float) -> None:
+        touched: dict[int, Job] = {}
+        while self._delays and self._delays[0][0] <= now:
+            until, id, task = heapq.heappop(self._delays)
+            job = self.jobs.get(id)
+            if job is not None and job.delayed.get(task) == until:
+                del job.delayed[task]
+                self._meet(job, IntervalSet([(task, task)]))
+                touched[id] = job
+        for job in touched.values():
+            self.effects.append(Progressed(job.id, [], []))
+            self._settle(job)
+
+    # -- what people ask ----------------------------------------------------------------------------------
+
+    def on_hold(self, job: Job, tasks: IntervalSet) -> int:
+        """Start nothing of these; what is under way goes on. Returns how many are held by this."""
+        held = IntervalSet()
+        for state, members in ((TaskState.READY, job.ready), (TaskState.WAITING, job.waiting)):
+            if next_state(state, TaskEvent.HOLD) is TaskState.PAUSED:
+                held.update(members.intersection(tasks))
+                _move(members, job.paused, tasks)
+        for task in members_among(job.delayed, held):
+            del job.delayed[task]
+        if held:
+            self.revise(job, job.row.spec)
+        return len(held)
+
+    def on_release(self, job: Job, tasks: IntervalSet, now: float) -> int:
+        """Returns how many of them were held."""
+        free = job.paused.intersection(tasks)
+        if not free or next_state(TaskState.PAUSED, TaskEvent.RELEASE) is not TaskState.READY:
+            return 0
+        count = len(free)
+        _move(job.paused, job.ready, free)
+        self.revise(job, job.row.spec)
+        self._wait_again(job, free, now)
+        return count
+
+    def _wait_again(self, job: Job, tasks: IntervalSet, now: float) -> None:
+        """Ready tasks that may have unmet needs: those wait, or are skipped."""
+        _move(job.ready, job.waiting, self._unmet(job, tasks))
+        self._skip_all(job, graph.broken(job, tasks, self.find), now)
+        if job.id in self.jobs:
+            self._settle_or_end(job, now)
+
+    def revise(self, job: Job, spec: JobSpec) -> None:
+        """What it asks for, or which of it is held, is another by now. Its place in line may be, too."""
+        held = tuple(job.paused.ranges())
+        self.ready.drop(job)
+        job.row = msgspec.structs.replace(job.row, spec=spec, held=held)
+        job.needs = spec.needs
+        job.most_fails = spec.most_fails(job.task_count)
+        self.changes.append(JobRevised(job.id, spec, held))
+        self.effects.append(Progressed(job.id, [], []))
+        self._settle(job)
+
+    # -- retried, and so are those behind it --------------------------------------------------------------
+
+    def _hopeless(self, job: Job, tasks: IntervalSet) -> list[IntervalSet]:
+        """Those of its ended tasks that need something which has not ended as it should."""
+        if job.row.ended_at is not None:  # its needs are not watched any more
+            broken = graph.attach(job, job.edges, tasks, self.find).broken
+        else:
+            broken = graph.broken(job, tasks, self.find)
+        return [behind for behind, _ in broken]
+
+    def _revive_behind(self, job: Job, tasks: IntervalSet, now: float) -> None:
+        """Tasks run again that others needed: what was skipped because of them waits again, and so on."""
+        todo = deque([(job, tasks)])
+        while todo:
+            job, tasks = todo.popleft()
+            behind: dict[int, tuple[Job, IntervalSet]] = {}
+            for need in job.watchers:
+                need.reopened(tasks)
+                chosen = need.job.skipped.intersection(tasks) if need.after.each else need.job.skipped
+                behind.setdefault(need.job.id, (need.job, IntervalSet()))[1].update(chosen)
+            for task in members_among(job.arrows, tasks):
+                for other, waiting in job.arrows[task]:
+                    if waiting in other.skipped and self.jobs.get(other.id) is other:
+                        behind.setdefault(other.id, (other, IntervalSet()))[1].add(waiting)
+            for other, chosen in behind.values():
+                for still, _ in graph.broken(other, chosen, self.find):
+                    chosen.difference_update(still)
+                if chosen:
+                    self._reopen(other, chosen)
+                    self._wait_again(other, chosen, now)
+                    todo.append((other, chosen))
+
+    def _reopen(self, job: Job, tasks: IntervalSet) -> None:
+        """Ended tasks are ready."""
+        if not tasks:
+            return
+        for members in (job.finished, job.failed, job.cancelled, job.skipped):
+            members.difference_update(tasks)
+        job.ready.update(tasks)
+        self.changes.append(Reopened(job.id, tuple(tasks.ranges())))
+        self.effects.append(Progressed(job.id, [], []))
+
+
+class _Skips:
+    """Tasks that are skipped together with what needs them, gathered so that neighbours share a record."""
+
+    def __init__(self) -> None:
+        self.todo: deque[tuple[Job, IntervalSet, str]] = deque()
+        """Tasks that have ended and whose dependents have not been told; and why, if they were skipped themselves."""
+        self._all: dict[tuple[int, str], tuple[Job, IntervalSet]] = {}
+
+    def add(self, job: Job, tasks: IntervalSet, why: str) -> None:
+        doomed = tasks.intersection(job.waiting)
+        if not doomed or next_state(TaskState.WAITING, TaskEvent.SKIP) is not TaskState.CANCELLED:
+            return
+        job.waiting.difference_update(doomed)
+        job.cancelled.update(doomed)
+        job.skipped.update(doomed)
+        for task in members_among(job.delayed, doomed):
+            del job.delayed[task]
+        self._all.setdefault((job.id, why), (job, IntervalSet()))[1].update(doomed)
+        self.todo.append((job, doomed, why))
+
+    def all(self) -> "list[tuple[Job, IntervalSet, str]]":
+        return [(job, tasks, why) for (_, why), (job, tasks) in self._all.items()]
+
+
+def _move(source: IntervalSet, target: IntervalSet, tasks: IntervalSet) -> None:
+    """Those of the tasks that are in the one set go into the other."""
+    chosen = source.intersection(tasks)
+    source.difference_update(chosen)
+    target.update(chosen)
+
+
+def members_among(facts: Mapping[int, object], tasks: IntervalSet) -> list[int]:
+    """Those of `tasks` that there are facts about, in order; looking through the smaller of the two."""
+    if not facts:
+        return []
+    if len(tasks) < len(facts):
+        return [task for task in tasks if task in facts]
+    return sorted(task for task in facts if task in tasks)
