@@ -159,6 +159,90 @@ def test_a_dependency_may_be_on_some_tasks_only() -> None:
     )
 
 
+def test_a_sweep_is_a_task_per_combination() -> None:
+    draft = read("command = './fit {C} {g} {k}'\n[sweep]\nC = [0.001, 1e-5, 10]\ng = '0:1:0.5'\nk = 'a,b'\n")
+    grid = draft.submission.grid
+    assert grid is not None
+    assert (draft.tasks, grid.point(0), grid.point(17)) == (
+        18,
+        {"C": "0.001", "g": "0", "k": "a"},
+        {"C": "10", "g": "1", "k": "b"},
+    )
+    assert grid.axes[0].values == ("0.001", "0.00001", "10")
+
+
+def test_a_zipped_sweep_takes_values_together() -> None:
+    draft = read("command = './fit {a} {b}'\nsweep_zip = true\nsweep.a = [1, true]\nsweep.b = ['x', 'y']\n")
+    grid = draft.submission.grid
+    assert grid is not None
+    assert [grid.point(number) for number in range(draft.tasks)] == [
+        {"a": "1", "b": "x"},
+        {"a": "true", "b": "y"},
+    ]
+
+
+def test_values_may_come_from_files(here: Path) -> None:
+    (here / "sub").mkdir()
+    (here / "sub" / "seeds.txt").write_text("7\n# not this\n8\n")
+    for name in ("run10.csv", "run2.csv"):
+        (here / name).write_text("")
+    (here / "sub" / "job.toml").write_text(
+        "command = 'x {s} {f}'\nsweep.s = '@seeds.txt'\nsweep.f = '*.csv'\n"
+    )
+    [draft] = read_file("sub/job.toml")
+    assert draft.submission.grid is not None
+    assert [axis.values for axis in draft.submission.grid.axes] == [("7", "8"), ("run2.csv", "run10.csv")]
+
+
+@pytest.mark.parametrize("content", ['{"a": 1}\n\n{"a": "x y"}\n', '[{"a": 1},\n {"a": "x y"}]'])
+def test_items_fill_the_holes_of_a_command(content: str) -> None:
+    Path("items.jsonl").write_text(content)
+    draft = read('command = ["./go", "{a}"]\nitems_file = "items.jsonl"')
+    assert draft.tasks == 2
+    assert [item.replace(" ", "") for item in draft.submission.items or []] == ['{"a":1}', '{"a":"xy"}']
+
+
+@pytest.mark.must("e")
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "command = 'x {D}'\n[sweep]\nC = [1]",
+            "job.toml:1: command: template: nothing is called 'D' in the sweep",
+        ),
+        ("command = 'x {C'\n[sweep]\nC = [1]", "job.toml:1: command:"),
+        ("command = 'x {C}'\n[sweep]\nC = []", "job.toml:3: sweep.C: the list is empty"),
+        ("command = 'x {C}'\n[sweep]\nC = {a = 1}", "job.toml:3: sweep.C: a list or text"),
+        (
+            "command = 'x {C}'\n[sweep]\nC = '0:1:'",
+            "job.toml:3: sweep.C: C='0:1:': the step '' is not a number",
+        ),
+        ("command = 'x {C}'\n[sweep]\nC = '0:1e15'", "job.toml:2: sweep:"),
+        ("command = 'x {C}'\n[sweep]\nC = '@no-file'", "job.toml:3: sweep.C: cannot read no-file"),
+        ("command = 'x'\n[sweep]\n'A=B' = 'x'", "job.toml:3: sweep.A=B: 'A=B' is not a name"),
+        ("command = 'x'\n[sweep]", "job.toml:2: sweep: the table is empty"),
+        ("command = 'x'\nsweep_zip = true", "job.toml:2: sweep_zip: there is no sweep"),
+        (
+            "sweep_zip = true\ncommand = 'x {a}{b}'\n[sweep]\na = [1]\nb = [1, 2]",
+            "job.toml:3: sweep: zipped values must",
+        ),
+        ("lines = ['x']\n[sweep]\nC = [1]", "job.toml:2: sweep: needs one command for all tasks"),
+        ("command = 'x'\nitems_file = 'no-file'", "job.toml:2: items_file: cannot read no-file"),
+        (
+            "command = 'x {a}'\nitems_file = 'bad.jsonl'",
+            "job.toml:2: items_file: bad.jsonl:2 is not valid JSON",
+        ),
+        ("command = 'x {a}'\nitems_file = 'bad.json'", "job.toml:2: items_file: bad.json is not valid JSON"),
+        ("command = 'x'\nitems_file = 'empty'", "job.toml:2: items_file: empty has no items"),
+    ],
+)
+def test_a_sweep_or_items_that_make_no_commands_are_refused(here: Path, text: str, says: str) -> None:
+    (here / "bad.jsonl").write_text('{"a": 1}\n{"a": }\n')
+    (here / "bad.json").write_text('[{"a": 1},\n{"a": }]\n')
+    (here / "empty").write_text("\n")
+    assert says in complaint(text)
+
+
 # -- what is wrong ----------------------------------------------------------------------------------------
 
 

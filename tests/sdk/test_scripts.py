@@ -8,6 +8,7 @@ import pytest
 
 from tercel.core.errors import UsageError
 from tercel.core.model import After, AfterKind
+from tercel.core.points import CommandTemplate
 from tercel.sdk.files import Draft, is_job_file, read_file
 from tercel.sdk.files.options import read_options
 from tercel.sdk.files.sources import OptionSource
@@ -174,6 +175,15 @@ def test_the_file_may_change_after_it_was_read(here: Path) -> None:
     assert run(draft, here / "s").stdout == "first\n"
     Path("job.sh").unlink()
     assert run(draft, here / "s").stdout == "first\n"
+
+
+def test_items_fill_the_holes_of_the_arguments_and_leave_the_script_alone(here: Path) -> None:
+    Path("items.jsonl").write_text('{"a": "x y"}\n')
+    draft = read('#!/bin/bash\n#TERCEL --from-json items.jsonl\nX={1}; echo ${X} "$1"\n', "{a}!")
+    argv, _ = CommandTemplate(draft.submission.argv, "").command({"a": "x y"}, 0)
+    assert argv is not None
+    environment = os.environ | {"TERCEL_SANDBOX": str(here)}
+    assert subprocess.run(argv, env=environment, capture_output=True, text=True).stdout == "{1} x y!\n"
 
 
 # -- which files are job files ----------------------------------------------------------------------------

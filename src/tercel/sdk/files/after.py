@@ -28,8 +28,10 @@ _KINDS = {
 """Those of sbatch. None: known, and not supported."""
 _JOB = re.compile(r"(\d{1,16})(?:\.([\d,\-]+)|_(\d{1,10}))?")
 _WORD = re.compile(r"[a-z]+")
-AFTER_PATTERN = r"\s*(?:after(?:ok|any|notok|corr):)?\d+.*"
-"""Roughly what can be right, for editors."""
+_JOB_PATTERN = r"\s*0*[1-9]\d{0,15}(?:\.[\d,\-]+|_\d{1,10})?\s*"
+_PART_PATTERN = rf"(?:\s*after(?:ok|any|notok|corr):{_JOB_PATTERN}(?::{_JOB_PATTERN})*|{_JOB_PATTERN})"
+AFTER_PATTERN = rf"{_PART_PATTERN}(?:,{_PART_PATTERN})*"
+"""For editors."""
 _HOW = "write 37, afterok:37:38, afterany:37, afternotok:37 or aftercorr:37"
 
 

@@ -49,7 +49,7 @@ FLOW = Table(
         "name": (BY_NAME["name"].kind, "The flow's name; its jobs are called NAME/STEP."),
         "on_failure": (BY_NAME["on_failure"].kind, BY_NAME["on_failure"].help),
         "defaults": (DEFAULTS, "Keys of every step that does not have them itself."),
-        "step": (AnyOf((ListOf(STEP, least=1), TableOf(NAMED_STEP))), "The jobs of the flow."),
+        "step": (AnyOf((ListOf(STEP, least=1), TableOf(NAMED_STEP, least=1))), "The jobs of the flow."),
     },
     required=("step",),
 )

@@ -91,6 +91,7 @@ def _max_fails(text: str) -> str:
 
 
 _HUGE = 10**300
+_LINE = Text(r"[\s\S]*\S[\s\S]*")
 _SIZE = Text(r"\s*\d+(\.\d+)?\s*[KMGTPkmgtp]?([iI]?[bB])?\s*", lambda text: parse_size(text, ""))
 _TIME = Text(
     r"\s*(\d+|(\d+(\.\d+)?[smhdSMHD])+|(\d{1,6}-)?\d{1,9}:\d{1,2}(:\d{1,2})?)\s*",
@@ -109,7 +110,7 @@ RETRY = Table(
 )
 
 _VALUE = AnyOf((Text(), Number(-_HUGE, _HUGE), Flag()))
-SWEEP = TableOf(AnyOf((ListOf(_VALUE, least=1), _VALUE)))
+SWEEP = TableOf(AnyOf((ListOf(_VALUE, least=1), _VALUE)), names=r"[A-Za-z_]\w{0,99}|\d{1,9}", least=1)
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -122,10 +123,10 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "command",
-        AnyOf((Text(), ListOf(Text(), least=1))),
+        AnyOf((_LINE, ListOf(Text(), least=1))),
         "What is run: a line for the shell, or a list of words that are run without one.",
     ),
-    Key("lines", ListOf(Text(), least=1), "One task per line for the shell."),
+    Key("lines", ListOf(_LINE, least=1), "One task per line for the shell."),
     Key(
         "lines_file",
         Text(),
@@ -148,7 +149,7 @@ KEYS: tuple[Key, ...] = (
     Key("sweep_zip", Flag(), "Take the first values of all names together, then the second ones, and so on."),
     Key(
         "array",
-        Text(r"\s*\d+(-\d+(:\d+)?)?\s*(,\s*\d+(-\d+(:\d+)?)?\s*)*(%\d+)?\s*"),
+        Text(r"|\s*\d+(-\d+(:\d+)?)?\s*(,\s*\d+(-\d+(:\d+)?)?\s*)*(%\d+)?\s*"),
         "Task numbers: 0-99, 0-99:2%10, 1,5,9.",
         "array",
         flags=("--array",),
@@ -271,7 +272,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "env",
-        TableOf(Text()),
+        TableOf(Text(), names="[^=]+"),
         "Set (or pass on) a variable; repeatable.",
         "env",
         flags=("--env",),

@@ -171,6 +171,9 @@ class TableOf(NamedTuple):
     """Any names, values of one kind."""
 
     member: Kind
+    names: str = ""
+    """A pattern for editors: what the rules of tercel.core take as a name."""
+    least: int = 0
     wanted: str = "a table"
 
     def takes(self, value: object) -> bool:
@@ -178,11 +181,18 @@ class TableOf(NamedTuple):
 
     def check(self, value: object, path: Path) -> None:
         assert isinstance(value, dict)
+        if len(value) < self.least:
+            raise Mistake(path, "the table is empty")
         for name, member in value.items():
             check(self.member, member, (*path, name))
 
     def schema(self) -> Schema:
-        return {"type": "object", "additionalProperties": self.member.schema()}
+        schema: Schema = {"type": "object", "additionalProperties": self.member.schema()}
+        if self.names:
+            schema["propertyNames"] = {"pattern": f"^(?:{self.names})$"}
+        if self.least:
+            schema["minProperties"] = self.least
+        return schema
 
 
 class Table(NamedTuple):

@@ -24,6 +24,8 @@ def read_grid(table: Mapping[str, object], zipped: bool, base: Path, path: KeyPa
 
 
 def _axis(name: str, values: object, base: Path, path: KeyPath) -> Axis:
+    if "=" in name:
+        raise Mistake(path, f"{name!r} is not a name")
     if isinstance(values, list):
         return Axis(name=name, values=tuple(_text(value) for value in values))
     if not isinstance(values, str):

@@ -13,6 +13,7 @@ def job_schema() -> Schema:
         "title": "A Tercel job file",
         **JOB.schema(),
         "oneOf": [{"required": [key]} for key in sorted(WHAT_IS_RUN)],
+        "dependentRequired": {"sweep_zip": ["sweep"]},
     }
 
 
