@@ -70,7 +70,7 @@ def make_draft(words: Words, source: Source, remarks: Sequence[str] = ()) -> Dra
     fields["cwd"] = _directory(words.get("cwd"))
     submission = Submission(**fields)  # type: ignore[arg-type]
     try:
-        ranges, _ = check_spec(submission, submission.lines, submission.items)
+        ranges, _ = check_spec(submission, submission.lines, items=submission.items)
     except UsageError as error:
         raise _placed(error, words, source, items or lines) from None
     said = [*remarks, lines.remark()] if lines else remarks
