@@ -232,7 +232,10 @@ def test_items_fill_the_holes_of_a_command(content: str) -> None:
             "command = 'x {a}'\nitems_file = 'bad.jsonl'",
             "job.toml:2: items_file: bad.jsonl:2 is not valid JSON",
         ),
-        ("command = 'x {a}'\nitems_file = 'bad.json'", "job.toml:2: items_file: bad.json is not valid JSON"),
+        (
+            "command = 'x {a}'\nitems_file = 'bad.json'",
+            "job.toml:2: items_file: bad.json:2 is not valid JSON",
+        ),
         ("command = 'x'\nitems_file = 'empty'", "job.toml:2: items_file: empty has no items"),
     ],
 )

@@ -30,10 +30,12 @@ _HERE = "tercel.cli.commands"
 COMMANDS = (
     Entry("run", f"{_HERE}.run", "Run commands, show their output, and wait for them.", _RUN),
     Entry("submit", f"{_HERE}.submit", "Hand in a job and print its id.", _RUN),
+    Entry("sweep", f"{_HERE}.sweep", "Run a command for every combination of values.", _RUN),
     Entry("status", f"{_HERE}.status", "How the manager is doing (the same as a bare `tercel`).", _LOOK),
-    Entry("list", f"{_HERE}.list", "Jobs, newest first.", _LOOK),
+    Entry("list", f"{_HERE}.list", "Jobs, newest first; or the tasks of one.", _LOOK),
     Entry("show", f"{_HERE}.show", "All about a job, or about a task and every attempt at it.", _LOOK),
     Entry("logs", f"{_HERE}.logs", "What tasks wrote.", _LOOK),
+    Entry("results", f"{_HERE}.results", "A table of what a job's tasks were given and gave.", _LOOK),
     Entry("wait", f"{_HERE}.wait", "Wait until jobs or tasks have ended.", _LOOK),
     Entry("explain", f"{_HERE}.explain", "Why a task is not running.", _LOOK),
     Entry("cancel", f"{_HERE}.cancel", "End jobs or tasks.", _CHANGE),

@@ -41,6 +41,14 @@ def job_options(function: F) -> F:
     return function
 
 
+def shared_options(function: F) -> F:
+    """Those that do not say where the commands come from."""
+    for key in reversed(KEYS):
+        if key.flags and key.name not in ("lines_file", "items_file"):
+            function = _option(key)(function)
+    return function
+
+
 class JobCommand(Command):
     """A command that takes a job's command, or a job file with options on either side of it.
 
@@ -86,10 +94,16 @@ def read_draft(words: Sequence[str], above: Words) -> Draft:
     source = OptionSource()
     if "lines_file" in above and any(words):
         raise UsageError("--each-line brings its own commands: leave the other command out", "each_line")
+    if "lines_file" in above and "items_file" in above:
+        raise UsageError(
+            "--each-line and --from-json are two sources of tasks: give one of them", "from_json"
+        )
     if "lines_file" not in above and not any(words):
-        raise UsageError("nothing to run: give a command after --, or --each-line FILE", "argv")
+        items = "items_file" in above
+        hint = "a command with {names} after --" if items else "a command after --, or --each-line FILE"
+        raise UsageError(f"nothing to run: give {hint}", "argv")
     if words:
-        above = {**above, "command": Given(_program(words), source, ())}
+        above = {**above, "command": Given(program(words), source, ())}
     return make_draft(above, source)
 
 
@@ -123,7 +137,7 @@ def say_remarks(screen: Screen, drafts: Sequence[Draft]) -> None:
             screen.note(remark)
 
 
-def _program(words: Sequence[str]) -> str | list[str]:
+def program(words: Sequence[str]) -> str | list[str]:
     """One word with blanks or shell syntax is a line for the shell, unless a file has that name."""
     if len(words) == 1 and plain_argv(words[0]) != [words[0]] and not _is_file(words[0]):
         return words[0]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tercel.cli.preview import first_commands
 from tercel.cli.screen import Screen
 from tercel.cli.words import Cell, count, cpus, duration, pairs, short, size, table
 from tercel.sdk.files import Draft
@@ -20,10 +21,12 @@ def show_drafts(screen: Screen, drafts: Sequence[Draft]) -> None:
 
 def show_draft(screen: Screen, draft: Draft) -> None:
     job = draft.submission
-    screen.emit({"dry_run": True, "tasks": draft.tasks, "job": job})
+    first = first_commands(draft)
+    commands = [command for _, command in first]
+    screen.emit({"dry_run": True, "tasks": draft.tasks, "count": draft.tasks, "first": commands, "job": job})
     facts = [
         ("tasks", f"{draft.tasks:,}" + (f" ({job.array})" if job.array else "")),
-        ("sweep", str(job.grid or "")),
+        ("points", str(job.grid or "")),
         ("command", _command(draft, 100)),
         ("name", job.name),
         ("needs", f"{cpus(job.cpus)} cpus" + (f", {size(job.mem_bytes)}" if job.mem_bytes else "")),
@@ -41,6 +44,10 @@ def show_draft(screen: Screen, draft: Draft) -> None:
         ("variables", ", ".join(job.env)),
     ]
     screen.tell(["Nothing is submitted. This would be:", *pairs(facts)])
+    if job.template:
+        screen.tell(["", *table(("TASK", "COMMAND"), ((task, short(text, 200)) for task, text in first))])
+        if draft.tasks > len(first):
+            screen.tell(f"... and {draft.tasks - len(first):,} more")
 
 
 def _retries(job: Submission) -> str:
@@ -85,6 +92,6 @@ def _needs(drafts: Sequence[Draft], draft: Draft) -> str:
 def _command(draft: Draft, width: int) -> str:
     job = draft.submission
     lines = job.lines or []
-    text = draft.shown or " ".join(job.argv) or job.line or (lines[0] if lines else "")
+    text = " ".join(draft.typed(job.argv)) or job.line or (lines[0] if lines else "")
     more = f" (and {count(len(lines) - 1, 'line')} more)" if len(lines) > 1 else ""
     return short(text, width) + more

@@ -4,6 +4,7 @@ import time
 from contextlib import aclosing
 
 import click
+import msgspec
 
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
@@ -101,7 +102,8 @@ def _job_facts(view: JobView) -> list[tuple[str, str]]:
     return [
         ("job", f"{view.id}" + (f" ({view.name})" if view.name else "")),
         ("owner", view.owner),
-        ("command", short(view.command, 400)),
+        ("template" if view.template else "command", short(view.command, 400)),
+        ("points", f"{view.points:,}: {view.grid}" if view.points else ""),
         ("directory", view.cwd or "an empty one of its own"),
         ("tasks", f"{view.tasks:,}" + (f" ({view.array})" if view.array else "")),
         ("states", states(view.counts)),
@@ -120,6 +122,7 @@ def _task_lines(screen: Screen, view: TaskView) -> list[str]:
         ("state", screen.state(view.state)),
         ("why", view.why),
         ("worker", view.worker),
+        ("point", msgspec.json.encode(view.point).decode() if view.point is not None else ""),
     ]
     lines = [f"{name.ljust(8)}{value}" for name, value in facts[:2]] + pairs(facts[2:])
     if view.attempts:

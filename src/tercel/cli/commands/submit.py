@@ -1,5 +1,6 @@
 """tercel submit"""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -32,9 +33,19 @@ def command(screen: Screen, /, words: tuple[str, ...], wait: bool, dry_run: bool
     tercel submit -J fit -c 1 --mem 500M -t 1h --array 0-9999 -- ./fit.sh
     tercel submit 'sort big.txt | uniq -c > counts.txt'
     tercel submit --each-line commands.txt --wait
+    tercel submit --from-json items.jsonl -- ./go.sh {name} {size}
+    tercel submit job.toml --mem 8G · flow.toml · job.sh -- ARGUMENTS
+
+    A file instead of a command: job.toml or flow.toml, a script with #TERCEL or #SBATCH lines, or Kestrel's [job].
+    Options on either side of it count more than what it says.
     """
     drafts = read_drafts(words, flags)
     say_remarks(screen, drafts)
+    return hand_in(screen, drafts, wait=wait, dry_run=dry_run)
+
+
+def hand_in(screen: Screen, drafts: Sequence[Draft], *, wait: bool, dry_run: bool) -> int:
+    """Returns the exit code."""
     if dry_run:
         show_drafts(screen, drafts)
         return OK

@@ -8,7 +8,7 @@
     keys         the table of keys and options; kinds: what a value may be; schema: the same for editors
     sources      where something was written; places: lines of a TOML file
     options      options on a line; after: dependencies and retry rules as text
-    points       [sweep] and items; lines, directories: what else is read from the user's machine
+    sweeps, items, lines, directories   what else is read from the user's machine
 
 Nothing here talks to a manager. Whatever is wrong is a UsageError that names file, line and key.
 """

@@ -11,14 +11,18 @@ from typing import NamedTuple
 
 from tercel.core.commands import check_spec
 from tercel.core.errors import UsageError
+from tercel.core.grids import Grid
 from tercel.core.intervals import Range
 from tercel.sdk.files.directories import directory
+from tercel.sdk.files.items import read_items
 from tercel.sdk.files.keys import BY_FIELD, BY_NAME, WHAT_IS_RUN
 from tercel.sdk.files.kinds import Mistake, check, without_field
 from tercel.sdk.files.lines import Lines, read_lines
-from tercel.sdk.files.points import read_grid, read_items
 from tercel.sdk.files.sources import Given, Source, Words
+from tercel.sdk.files.sweeps import read_grid, values_of
 from tercel.wire.api import Submission
+
+SCRIPT_WORDS = 5
 
 
 class Draft(NamedTuple):
@@ -31,8 +35,12 @@ class Draft(NamedTuple):
     """In a flow: indexes of the drafts it comes after, and whether after `all` of its tasks or after the `same` one."""
     remarks: Sequence[str] = ()
     """What was not taken as it was written."""
-    shown: str = ""
-    """The command for people, where what is run does not show it."""
+    script: str = ""
+    """The file whose text the first SCRIPT_WORDS words of argv carry, if it is a script."""
+
+    def typed(self, argv: Sequence[str]) -> list[str]:
+        """A command of this job as a user would type it."""
+        return [self.script, *argv[SCRIPT_WORDS:]] if self.script else list(argv)
 
     @property
     def tasks(self) -> int:
@@ -60,13 +68,22 @@ def _joined(below: object, above: object) -> object:
     return {**below, **above} if isinstance(above, Mapping) else above
 
 
-def make_draft(words: Words, source: Source, remarks: Sequence[str] = ()) -> Draft:
-    """Raises UsageError. `source` is blamed for what is missing."""
+def make_draft(
+    words: Words, source: Source, remarks: Sequence[str] = (), *, grid: Grid | None = None
+) -> Draft:
+    """Raises UsageError. `source` is blamed for what is missing; `grid` is one that was read otherwise."""
     fields: dict[str, object] = {}
     for name, given in words.items():
         fields |= _field(name, given)
     lines = _program(words, source, fields)
-    items = _points(words, fields)
+    items = _items(words.get("items_file"))
+    grid = grid or _grid(words)
+    fields |= {
+        "items": items.lines if items else None,
+        "grid": grid,
+        "template": bool(grid or items),
+        "array": _array(words.get("array"), grid),
+    }
     fields["cwd"] = _directory(words.get("cwd"))
     submission = Submission(**fields)  # type: ignore[arg-type]
     try:
@@ -118,28 +135,35 @@ def _program(words: Words, source: Source, fields: dict[str, object]) -> Lines |
     return None
 
 
-def _points(words: Words, fields: dict[str, object]) -> Lines | None:
-    """Adds what fills the holes of the command to the fields. Returns the items that were read, if any were."""
-    sweep, zipped, items = words.get("sweep"), words.get("sweep_zip"), words.get("items_file")
-    if zipped is not None and sweep is None:
-        raise zipped.source.wrong(zipped.path, "there is no sweep: its values stand in the table [sweep]")
-    if sweep is not None:
-        assert isinstance(sweep.value, Mapping)
-        try:
-            fields["grid"] = read_grid(
-                sweep.value, zipped is not None and zipped.value is True, sweep.source.base, sweep.path
-            )
-        except Mistake as mistake:
-            raise sweep.source.wrong(mistake.path, mistake.text) from None
-    if items is None:
+def _grid(words: Words) -> Grid | None:
+    sweep, zipped, cwd = words.get("sweep"), words.get("sweep_zip"), words.get("cwd")
+    if sweep is None:
+        if zipped is not None:
+            raise zipped.source.wrong(zipped.path, "there is no sweep: its values stand in the table [sweep]")
         return None
-    assert isinstance(items.value, str)
+    assert isinstance(sweep.value, Mapping)
+    outside = values_of(sweep.source.base, str(cwd.value) if cwd is not None else ".")
     try:
-        read = read_items(items.value, items.source.base)
+        return read_grid(sweep.value, zipped is not None and zipped.value is True, outside, sweep.path)
+    except Mistake as mistake:
+        raise sweep.source.wrong(mistake.path, mistake.text) from None
+
+
+def _array(given: Given | None, grid: Grid | None) -> str:
+    """As it was given; `%10` of a sweep: all points, but only so many at a time."""
+    text = str(given.value) if given is not None else ""
+    few = grid is not None and grid.axes and text.startswith("%")
+    return f"0-{max(grid.count, 1) - 1}{text}" if grid is not None and few else text
+
+
+def _items(given: Given | None) -> Lines | None:
+    if given is None:
+        return None
+    assert isinstance(given.value, str)
+    try:
+        return read_items(given.value, given.source.base)
     except UsageError as error:
-        raise items.source.wrong(items.path, str(error)) from None
-    fields["items"] = read.lines
-    return read
+        raise given.source.wrong(given.path, str(error)) from None
 
 
 def _directory(given: Given | None) -> str:
@@ -152,15 +176,20 @@ def _directory(given: Given | None) -> str:
         raise given.source.wrong(given.path, str(error)) from None
 
 
+_MEMBER = re.compile(r"(?:lines|items)\[(\d+)\]")
+
+
 def _placed(error: UsageError, words: Words, source: Source, lines: Lines | None) -> UsageError:
     """A complaint of the rules about a field of Submission, at the place where its key was given."""
-    member = re.fullmatch(r"(?:lines|items)\[(\d+)\]", error.field)
+    text = without_field(error)
+    member = _MEMBER.fullmatch(error.field)
+    if lines is not None:
+        text = _MEMBER.sub(lambda match: lines.place(int(match[1])), str(error) if member else text)
     key = BY_FIELD.get(error.field.partition("[")[0], "")
     given = words.get(key) or words.get("lines_file" if key == "lines" else "")
     if given is None:
-        return source.wrong((), str(error))
-    if member is None:
-        return given.source.wrong(given.path, without_field(error))
-    if lines is None:
-        return given.source.wrong((*given.path, int(member[1])), without_field(error))
-    return given.source.wrong(given.path, str(error).replace(error.field, lines.place(int(member[1])), 1))
+        wrong = source.wrong((), str(error))
+    else:
+        path = (*given.path, int(member[1])) if member is not None and lines is None else given.path
+        wrong = given.source.wrong(path, text)
+    return UsageError(str(wrong), wrong.field or error.field)

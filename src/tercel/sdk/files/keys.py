@@ -149,7 +149,7 @@ KEYS: tuple[Key, ...] = (
     Key("sweep_zip", Flag(), "Take the first values of all names together, then the second ones, and so on."),
     Key(
         "array",
-        Text(r"|\s*\d+(-\d+(:\d+)?)?\s*(,\s*\d+(-\d+(:\d+)?)?\s*)*(%\d+)?\s*"),
+        Text(r"|%\d+|\s*\d+(-\d+(:\d+)?)?\s*(,\s*\d+(-\d+(:\d+)?)?\s*)*(%\d+)?\s*"),
         "Task numbers: 0-99, 0-99:2%10, 1,5,9.",
         "array",
         flags=("--array",),

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tercel.core.commands import MAX_ARGV_BYTES
 from tercel.core.errors import UsageError
-from tercel.sdk.files.drafts import Draft, lay_over, make_draft
+from tercel.sdk.files.drafts import SCRIPT_WORDS, Draft, lay_over, make_draft
 from tercel.sdk.files.options import read_options
 from tercel.sdk.files.sbatch import Directive, read_sbatch
 from tercel.sdk.files.sources import Given, LineSource, Words
@@ -62,13 +62,14 @@ def read_script(file: str, text: str, arguments: Sequence[str], above: Words) ->
             given = words[key]
             raise given.source.wrong(given.path, "the script itself is what is run: leave it out")
     started = _starting(name, text)
+    assert len(started) == SCRIPT_WORDS
     if (
         "items_file" in words or "sweep" in words
     ):  # the arguments have holes, and the script has braces of its own
         started = [word.replace("{", "{{").replace("}", "}}") for word in started]
     words["command"] = Given([*started, *arguments], source, ())
     words.setdefault("name", Given(name[:256], source, ()))
-    return make_draft(words, source, ignored)._replace(shown=shlex.join([file, *arguments]))
+    return make_draft(words, source, ignored)._replace(script=file)
 
 
 def _starting(name: str, text: str) -> list[str]:
