@@ -11,6 +11,7 @@ NAMES = (
     "true_10k",
     "manager_alone",
     "single_submissions",
+    "sweep_submit",
     "growth",
     "restart",
     "many_workers",

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from tercel.core.changes import Change, Concluded, JobAdded, Loaded, SpanConcluded
 from tercel.core.intervals import Range
-from tercel.core.model import End, JobRow, JobSpec, Lease, Outcome, Output, Report, Role, Token
+from tercel.core.model import Call, End, JobRow, JobSpec, Lease, Outcome, Output, Report, Role, Token
 from tercel.core.states import TERMINAL, TaskState
 from tercel.stores.contract import Store
 from tercel.stores.memory import MemoryStore
@@ -56,6 +56,7 @@ def job(
     key: str = "",
     spec: JobSpec | None = None,
     lines: tuple[str, ...] = (),
+    calls: tuple[Call, ...] = (),
 ) -> JobAdded:
     row = JobRow(
         id=number,
@@ -67,7 +68,7 @@ def job(
         key=key,
         has_lines=bool(lines),
     )
-    return JobAdded(row, lines)
+    return JobAdded(row, lines, calls)
 
 
 def outcome(
@@ -80,6 +81,7 @@ def outcome(
     note: str = "",
     out: Output | None = None,
     err: Output | None = None,
+    value: Output | None = None,
 ) -> Outcome:
     report = Report(
         job=job,
@@ -94,6 +96,7 @@ def outcome(
         note=note,
         out=out,
         err=err,
+        value=value,
     )
     return Outcome(state, worker, 200.3 + task, report)
 
@@ -128,6 +131,15 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
             f"{job} by key": store.job_by_key(row.owner, row.key),
             f"{job} lines": [store.lines(job, first, last), store.lines(job, first + 1, last - 1)],
             f"{job} line by line": [store.lines(job, task, task) for task in tasks],
+            f"{job} calls": [store.calls(job, first, last), store.calls(job, first + 1, last - 1)],
+            f"{job} call by call": [store.calls(job, task, task) for task in tasks],
+            f"{job} values": store.values(job, ranges=[(first, last)], limit=1000, most_bytes=10**6),
+            f"{job} some values": [
+                store.values(job, ranges=[(last - 2, last), (first, first + 3)], limit=limit, most_bytes=1)[
+                    :1
+                ]
+                for limit in (0, 1, 4)
+            ],
             f"{job} outcomes": store.outcomes(job, ranges=[(first, last)], limit=1000),
             f"{job} some": [
                 store.outcomes(job, ranges=[(last - 2, last), (first, first + 3)], states=states, limit=limit)
@@ -138,5 +150,9 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
             f"{job} history": [store.history(job, task) for task in tasks],
         }
     for attempt in range(1, attempts + 1):
-        told[f"output of {attempt}"] = [store.output_segments(attempt, stream) for stream in ("out", "err")]
+        told[f"output of {attempt}"] = [
+            store.output_segments(attempt, stream) for stream in ("out", "err", "value")
+        ]
+    for key in ("ba", "bb"):
+        told[f"value {key}"] = (store.value_piece_count(key), store.value_pieces(key, 1, 2))
     return told

@@ -23,7 +23,7 @@ from tercel.core.changes import (
 )
 from tercel.core.errors import PassingFault, TercelError, UsageError
 from tercel.core.model import JobSpec, Output
-from tercel.stores.sqlite import SqliteStore, lines, outcomes, queries, schema
+from tercel.stores.sqlite import SqliteStore, chunks, outcomes, queries, schema
 from tercel.stores.sqlite.connections import BUSY_TIMEOUT_S
 from tests.conformance.stores import (
     FAILED,
@@ -88,7 +88,7 @@ def tables(path: Path) -> dict[str, object]:
         return {
             **{name: connection.execute(f"PRAGMA table_xinfo({name})").fetchall() for name in names},
             "statements": {
-                name: re.sub(r"\s+", " ", re.sub(r"--[^\n]*", "", sql))
+                name: re.sub(r"\s+", "", re.sub(r"--[^\n]*", "", sql))
                 for name, sql in connection.execute(
                     "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
                 )
@@ -181,7 +181,7 @@ def test_a_damaged_file_is_told_and_no_retry_is_suggested(kept: KeptInSqlite, pa
     hand_over(kept.store, job(1, (0, 9999)), *concluded(range(10_000)))
     kept.store.close()
     content = bytearray(path.read_bytes())
-    content[4096 * 3 :] = b"\xaa" * (len(content) - 4096 * 3)
+    content[4096 * 40 :] = b"\xaa" * (len(content) - 4096 * 40)  # what lies before names the tables
     path.write_bytes(content)
     store = SqliteStore(path)
     with pytest.raises(TercelError, match=r"damaged.*backup") as told:
@@ -327,7 +327,7 @@ def test_a_spec_kept_before_a_field_was_added_has_its_default(kept: KeptInSqlite
 # --- cost
 
 
-SMALL = {"EPOCH", "LEASES", "TOKENS", "TABLE_COUNT"}
+SMALL = {"EPOCH", "LEASES", "QUEUES", "TOKENS", "TABLE_COUNT"}
 """These read whole tables, which are no larger than what is unfinished."""
 
 STATEMENTS = [
@@ -355,7 +355,7 @@ def test_no_statement_reads_or_sorts_a_whole_table(kept: KeptInSqlite, path: Pat
 
 
 def test_memory_for_lines_is_bounded(kept: KeptInSqlite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "CACHED_CHUNKS", 3)
+    monkeypatch.setattr(chunks, "CACHED_CHUNKS", 3)
     hand_over(kept.store, job(1, (0, 9_999), lines=tuple(map(str, range(10_000)))))
     for task in range(10_000):
         assert kept.store.lines(1, task, task) == [str(task)]
@@ -366,14 +366,14 @@ def test_lines_are_read_once_for_many_tasks_in_order(
     kept: KeptInSqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand_over(kept.store, job(1, (0, 2999), lines=tuple(map(str, range(3000)))))
-    reads: list[str] = []
-    fetched = lines._fetched
+    reads: list[int] = []
+    read = chunks.Chunks._read
 
-    def counted(connection: sqlite3.Connection, query: str, number: int, task: int) -> lines.Chunk | None:
-        reads.append(query)
-        return fetched(connection, query, number, task)
+    def counted(lines: chunks.Chunks[str], number: int, task: int) -> chunks.Chunk[str] | None:
+        reads.append(task)
+        return read(lines, number, task)
 
-    monkeypatch.setattr(lines, "_fetched", counted)
+    monkeypatch.setattr(chunks.Chunks, "_read", counted)
     for task in range(0, 3000, 10):
         kept.store.lines(1, task, task + 9)
     assert len(reads) == 3

@@ -1,20 +1,25 @@
-"""Leases, outputs and tokens, in every store."""
+"""Leases, outputs, values and tokens, in every store."""
 
 from tercel.core.changes import (
+    Concluded,
     LeaseClosed,
     Leased,
     OutputKept,
     TokenAdded,
     TokenRevoked,
+    ValueKept,
 )
-from tercel.core.model import Role
+from tercel.core.model import Call, Output, Role
 from tests.conformance.stores import (
+    FAILED,
     FINISHED,
     Kept,
+    cancelled,
     concluded,
     hand_over,
     job,
     lease,
+    outcome,
     token,
 )
 
@@ -41,6 +46,53 @@ def test_pieces_of_output_are_told_in_order(kept: Kept) -> None:
     assert kept.store.output_segments(1, "out", first=2) == [b"", b"c"]
     assert kept.store.output_segments(1, "err") == [b"e"]
     assert kept.store.output_segments(3, "out") == []
+
+
+def test_a_value_is_there_when_its_last_piece_is(kept: Kept) -> None:
+    hand_over(kept.store, ValueKept("b1", 0, b"x", False), ValueKept("b1", 1, b"y", False))
+    assert kept.store.value_piece_count("b1") == 0
+    hand_over(kept.store, ValueKept("b1", 0, b"a", False), ValueKept("b1", 1, b"b", True))
+    hand_over(kept.store, ValueKept("b2", 0, b"", True))
+    kept.reopen()
+    assert kept.store.value_piece_count("b1") == 2
+    assert kept.store.value_pieces("b1", 0, 1) == [b"a", b"b"]
+    assert kept.store.value_pieces("b1", 1, 9) == [b"b"]
+    assert (kept.store.value_piece_count("b2"), kept.store.value_pieces("b2", 0, 0)) == (1, [b""])
+    assert (kept.store.value_piece_count("b3"), kept.store.value_pieces("b3", 0, 0)) == (0, [])
+
+
+def test_the_calls_of_many_tasks_are_kept_in_order_whatever_their_size(kept: Kept) -> None:
+    calls = tuple(Call(b"x" * (100_000 * (n % 7 == 0)) + b"%d" % n, ("t1.1",) * (n % 2)) for n in range(2500))
+    hand_over(kept.store, job(1, (0, 2499), calls=calls))
+    kept.reopen()
+    assert kept.store.calls(1, 0, 2499) == list(calls)
+    assert kept.store.calls(1, 998, 1002) == list(calls[998:1003])
+    assert kept.store.calls(2, 0, 9) == []
+
+
+def test_values_of_many_tasks_are_told_with_how_they_ended(kept: Kept) -> None:
+    hand_over(
+        kept.store,
+        job(1, (0, 2999)),
+        *[Concluded(outcome(task, value=Output(3, 3, b"%03d" % task))) for task in range(1500)],
+        Concluded(
+            outcome(1500, state=FAILED, note="it; fell, down\u00fc", value=Output(9, 9, b"", segments=1))
+        ),
+        Concluded(outcome(1501)),
+        cancelled(1502, 2000),
+    )
+    rows = kept.store.values(1, ranges=[(0, 2999)], limit=10_000, most_bytes=10**6)
+    assert [row[0] for row in rows] == list(range(2001))
+    assert rows[7] == (7, "finished", "exited", 0, "", b"007", 3)
+    assert rows[1500] == (1500, "failed", "exited", 3, "it; fell, down\u00fc", None, 9)
+    assert rows[1501] == (1501, "finished", "exited", 0, "", None, 0)
+    assert rows[1502] == (1502, "cancelled", "cancelled", 0, "ada asked", None, 0)
+    assert kept.store.values(1, ranges=[(1499, 1499), (3, 3)], limit=9, most_bytes=9) == [rows[3], rows[1499]]
+    assert kept.store.values(1, ranges=[(0, 2999)], limit=1200, most_bytes=10**6) == rows[:1200]
+    some = kept.store.values(1, ranges=[(0, 2999)], limit=10_000, most_bytes=100)
+    assert 0 < len(some) < 2001
+    assert some == rows[: len(some)]
+    assert kept.store.values(2, ranges=[(0, 9)], limit=9, most_bytes=9) == []
 
 
 def test_a_revoked_token_is_gone(kept: Kept) -> None:

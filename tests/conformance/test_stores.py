@@ -14,7 +14,7 @@ from tercel.core.changes import (
     TokenAdded,
 )
 from tercel.core.model import JobRow, JobSpec
-from tercel.stores.sqlite import lines as sqlite_lines
+from tercel.stores.sqlite import chunks as sqlite_chunks
 from tests.conformance.stores import (
     FAILED,
     FINISHED,
@@ -243,7 +243,7 @@ def test_a_job_with_lines_uses_no_more_than_it_was_given_by_another(kept: Kept) 
 
 
 def test_long_lines_come_back_whole(kept: Kept) -> None:
-    lines = tuple(chr(ord("a") + n) * (sqlite_lines.CHUNK_BYTES // 3 + n) for n in range(10))
+    lines = tuple(chr(ord("a") + n) * (sqlite_chunks.CHUNK_BYTES // 3 + n) for n in range(10))
     hand_over(kept.store, job(1, (0, 9), lines=lines))
     assert kept.store.lines(1, 0, 9) == list(lines)
     assert [kept.store.lines(1, n, n) for n in range(10)] == [[line] for line in lines]

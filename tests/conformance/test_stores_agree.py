@@ -26,9 +26,10 @@ from tercel.core.changes import (
     Reopened,
     TokenAdded,
     TokenRevoked,
+    ValueKept,
 )
 from tercel.core.intervals import IntervalSet
-from tercel.core.model import Output
+from tercel.core.model import Call, Output
 from tercel.core.states import TaskState
 from tests.conformance.stores import (
     CANCELLED,
@@ -94,15 +95,16 @@ class StoresAgree(RuleBasedStateMachine):
 
     @rule(
         ranges=RANGES,
-        lines=st.booleans(),
+        own=st.sampled_from(["", "lines", "calls"]),
         key=st.sampled_from(["", "", "k"]),
         owner=st.sampled_from(["ada", "bob"]),
     )
-    def submit(self, ranges: tuple[tuple[int, int], ...], lines: bool, key: str, owner: str) -> None:
+    def submit(self, ranges: tuple[tuple[int, int], ...], own: str, key: str, owner: str) -> None:
         tasks = IntervalSet(ranges)
         number = len(self.plan.jobs) + 1
-        texts = tuple(f"run {number} {task}" for task in tasks) if lines else ()
-        self.batch.append(job(number, *ranges, owner=owner, key=key, lines=texts))
+        lines = tuple(f"run {number} {task}" for task in tasks) if own == "lines" else ()
+        calls = tuple(Call(b"%d" % task, (f"t1.{task}",)) for task in tasks) if own == "calls" else ()
+        self.batch.append(job(number, *ranges, owner=owner, key=key, lines=lines, calls=calls))
         self.plan.jobs.append(PlannedJob(number, tasks, tasks.copy()))
 
     @precondition(lambda self: any(job.open for job in self.plan.jobs))
@@ -110,11 +112,10 @@ class StoresAgree(RuleBasedStateMachine):
         data=st.data(),
         state=st.sampled_from([FINISHED, FAILED, CANCELLED]),
         worker=WORKERS,
-        out=OUTPUTS,
-        err=OUTPUTS,
+        outputs=st.tuples(OUTPUTS, OUTPUTS, OUTPUTS),
     )
     def conclude(
-        self, data: st.DataObject, state: TaskState, worker: str, out: Output | None, err: Output | None
+        self, data: st.DataObject, state: TaskState, worker: str, outputs: tuple[Output | None, ...]
     ) -> None:
         planned = data.draw(st.sampled_from([job for job in self.plan.jobs if job.open]))
         for task in data.draw(
@@ -126,8 +127,10 @@ class StoresAgree(RuleBasedStateMachine):
                 job=planned.id,
                 state=state,
                 worker=worker,
-                out=out,
-                err=err,
+                out=outputs[0],
+                err=outputs[1],
+                value=outputs[2],
+                note="it said, \";\" and ','" if task % 2 else "",
             )
             self.batch.append(Concluded(told))
             planned.open.discard(task)
@@ -199,9 +202,15 @@ class StoresAgree(RuleBasedStateMachine):
         self.batch.append(LeaseClosed(number))
         self.plan.leases.remove(number)
 
-    @rule(attempt=st.integers(1, 3), stream=st.sampled_from(["out", "err"]), number=st.integers(0, 3))
+    @rule(
+        attempt=st.integers(1, 3), stream=st.sampled_from(["out", "err", "value"]), number=st.integers(0, 3)
+    )
     def keep_output(self, attempt: int, stream: str, number: int) -> None:
         self.batch.append(OutputKept(attempt, stream, number, f"{attempt} {stream} {number}".encode()))
+
+    @rule(key=st.sampled_from(["ba", "bb"]), number=st.integers(0, 3), last=st.booleans())
+    def keep_value(self, key: str, number: int, last: bool) -> None:
+        self.batch.append(ValueKept(key, number, f"{key} {number}".encode(), last))
 
     @rule(revoke=st.booleans())
     def change_tokens(self, revoke: bool) -> None:

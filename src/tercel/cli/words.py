@@ -51,7 +51,9 @@ def cpus(number: float) -> str:
 
 
 def total(counts: Counts) -> int:
-    return counts.ready + counts.offered + counts.running + ended(counts)
+    return (
+        counts.waiting + counts.paused + counts.ready + counts.offered + counts.running + ended(counts)
+    )
 
 
 def ended(counts: Counts) -> int:
@@ -61,6 +63,8 @@ def ended(counts: Counts) -> int:
 def states(counts: Counts) -> str:
     """`3 ready, 2 running, 5 finished`: what there is, in the order of a task's life."""
     named = {
+        "waiting": counts.waiting,
+        "paused": counts.paused,
         "ready": counts.ready,
         "offered": counts.offered,
         "running": counts.running,

@@ -240,6 +240,10 @@ class Books:
             queue = self.queues[name] = Queue(QueueRow(name=name, owner=row.owner))
         return queue
 
+    def usage_of(self, queue: Queue) -> float:
+        """Processor seconds that a queue has had lately. For people."""
+        return max(0.0, queue.account.passed(self._clock) * queue.account.weight / self._clock.worth)
+
     def worth_of(self, flight: Flight, seconds: float) -> float:
         """So much of a processor (or several), at this time."""
         return max(0.0, seconds) * flight.lease.needs.millicpus / 1000 * self._clock.worth

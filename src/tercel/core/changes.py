@@ -7,7 +7,7 @@ must give the same state as once: after a failed commit the same batch is handed
 import msgspec
 
 from tercel.core.intervals import Range
-from tercel.core.model import End, JobRow, JobSpec, Lease, Outcome, QueueRow, Token
+from tercel.core.model import Call, End, JobRow, JobSpec, Lease, Outcome, QueueRow, Token
 from tercel.core.states import TaskState
 
 Edge = tuple[int, int, int, int]
@@ -18,6 +18,8 @@ class JobAdded(msgspec.Struct, frozen=True):
     job: JobRow
     lines: tuple[str, ...] = ()
     """One command line per task, in order of task number, if the job has them."""
+    calls: tuple[Call, ...] = ()
+    """One per task, likewise, if the job is a function's."""
     edges: tuple[Edge, ...] = ()
     """What single tasks need, by task, if the job has such."""
 
@@ -110,9 +112,18 @@ class OutputKept(msgspec.Struct, frozen=True):
 
     attempt: int
     stream: str
-    """`out` or `err`."""
+    """`out`, `err` or `value`."""
     number: int
     data: bytes
+
+
+class ValueKept(msgspec.Struct, frozen=True):
+    """A compressed piece (zlib) of a value that a client uploaded. The value is there when its last piece is."""
+
+    key: str
+    number: int
+    data: bytes
+    last: bool
 
 
 class TokenAdded(msgspec.Struct, frozen=True):
@@ -138,6 +149,7 @@ Change = (
     | QueueSet
     | QueueRemoved
     | OutputKept
+    | ValueKept
     | TokenAdded
     | TokenRevoked
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tercel.core.errors import UsageError
 from tercel.core.grids import check_grid
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import MAX_PRIORITY, MAX_RANGES, MAX_TASKS, JobSpec
+from tercel.core.model import MAX_PRIORITY, MAX_RANGES, MAX_TASKS, Call, Function, JobSpec
 from tercel.core.points import check_items, check_sweep
 
 MAX_ARGV_BYTES = 127 * 1024
@@ -21,6 +21,10 @@ MAX_MEM_BYTES = 2**60
 MAX_SECONDS = 10 * 365 * 86400
 MAX_RETRIES = 1_000_000
 MAX_OUTPUT_BYTES = 2**30
+MAX_VALUE_BYTES = 2**32
+MAX_CODE_BYTES = 2**20
+MAX_CALL_BYTES = 2**20
+"""Of one call's arguments and the keys in them: what is larger is uploaded as a value, and named by its key."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=\- \t'\"]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
@@ -33,6 +37,7 @@ _SHELL_WORDS = frozenset(
 )
 _DIRECT_BUILTINS = frozenset({"true", "false", "echo"})
 """Shell builtins that stand in every PATH as programs with the same meaning, as long as no option is given."""
+_KEY = re.compile(r"t(\d{1,16})\.(\d{1,10})|b[0-9a-f]{64}")
 _ARRAY_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
@@ -105,28 +110,38 @@ def _cut(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
+def parse_key(key: str, field: str = "key") -> tuple[int, int] | None:
+    """The task whose value a key names (`t37.4`), or None if it is what a client uploaded (`b` and a SHA-256)."""
+    match = _KEY.fullmatch(key)
+    if match is None or not key.isascii():
+        raise UsageError(f"{_cut(key)} is not a value's key; write t37.4, or b and 64 hex digits", field)
+    return (int(match[1]), int(match[2])) if match[1] else None
+
+
 def check_spec(
-    spec: JobSpec, lines: Sequence[str] | None, items: Sequence[str] | None = None
+    spec: JobSpec,
+    lines: Sequence[str] | None = None,
+    *,
+    items: Sequence[str] | None = None,
+    calls: Sequence[Call] | None = None,
 ) -> tuple[list[Range], int]:
     """Refuse what cannot be run. Returns the job's task numbers and how many may run at a time."""
-    _check_program(spec, lines)
+    _check_program(spec, lines, calls)
     _check_points(spec, lines, items)
     _check_text("name", spec.name, MAX_NAME)
     _check_text("cwd", spec.cwd, 4096)
     if spec.cwd and not spec.cwd.startswith("/"):
         raise UsageError(f"cwd {spec.cwd!r} must be an absolute path (or empty for the sandbox)", "cwd")
     _check_env(spec.env)
-    _check_number("cpus", spec.cpus, 0.001, MAX_CPUS)
-    _check_number("mem_bytes", spec.mem_bytes, 0, MAX_MEM_BYTES)
-    _check_number("time_limit_s", spec.time_limit_s, 0, MAX_SECONDS)
-    _check_number("kill_grace_s", spec.kill_grace_s, 0, 3600)
-    _check_number("priority", spec.priority, 0, MAX_PRIORITY)
-    _check_number("retries", spec.retries, 0, MAX_RETRIES)
-    _check_number("output_limit_bytes", spec.output_limit_bytes, 0, MAX_OUTPUT_BYTES)
+    check_numbers(spec)
     if lines is not None:
         if spec.array:
             raise UsageError("a job of lines numbers its tasks by line: leave array out", "array")
         return [(0, len(lines) - 1)], 0
+    if calls is not None:
+        if spec.array:
+            raise UsageError("a function's job numbers its tasks by call: leave array out", "array")
+        return [(0, len(calls) - 1)], 0
     if items is not None:
         if spec.array:
             raise UsageError("a job of items numbers its tasks by item: leave array out", "array")
@@ -134,6 +149,17 @@ def check_spec(
     if spec.grid is not None:
         return _check_subset(spec.array, spec.grid.count)
     return parse_array(spec.array) if spec.array else ([(0, 0)], 0)
+
+
+def check_numbers(spec: JobSpec) -> None:
+    """Also of a job that is to be revised."""
+    _check_number("cpus", spec.cpus, 0.001, MAX_CPUS)
+    _check_number("mem_bytes", spec.mem_bytes, 0, MAX_MEM_BYTES)
+    _check_number("time_limit_s", spec.time_limit_s, 0, MAX_SECONDS)
+    _check_number("kill_grace_s", spec.kill_grace_s, 0, 3600)
+    _check_number("priority", spec.priority, 0, MAX_PRIORITY)
+    _check_number("retries", spec.retries, 0, MAX_RETRIES)
+    _check_number("output_limit_bytes", spec.output_limit_bytes, 0, MAX_OUTPUT_BYTES)
 
 
 def _check_points(spec: JobSpec, lines: Sequence[str] | None, items: Sequence[str] | None) -> None:
@@ -169,15 +195,26 @@ def _check_subset(array: str, count: int) -> tuple[list[Range], int]:
     return ranges, limit
 
 
-def _check_program(spec: JobSpec, lines: Sequence[str] | None) -> None:
-    given = [
-        name
-        for name, value in (("argv", spec.argv), ("line", spec.line), ("lines", lines is not None))
-        if value
-    ]
+def _check_program(spec: JobSpec, lines: Sequence[str] | None, calls: Sequence[Call] | None) -> None:
+    ways = (
+        ("argv", bool(spec.argv)),
+        ("line", bool(spec.line)),
+        ("lines", lines is not None),
+        ("function", spec.function is not None),
+    )
+    given = [name for name, there in ways if there]
     if len(given) != 1:
         what = "nothing to run" if not given else f"both {' and '.join(given)} are given"
-        raise UsageError(f"{what}: give exactly one of argv, line and lines", given[-1] if given else "argv")
+        raise UsageError(
+            f"{what}: give exactly one of argv, line, lines and function", given[-1] if given else "argv"
+        )
+    if (spec.function is None) != (calls is None):
+        raise UsageError("a function and its calls go together: one of them is missing", "calls")
+    if spec.function is not None and calls is not None:
+        _check_function(spec.function)
+        _check_calls(calls)
+        if spec.task_id_argument:
+            raise UsageError("a function gets its arguments from its calls", "task_id_argument")
     if spec.argv:
         if not spec.argv[0].strip():
             raise UsageError("the command is empty", "argv")
@@ -191,6 +228,45 @@ def _check_program(spec: JobSpec, lines: Sequence[str] | None) -> None:
             raise UsageError(f"{len(lines):,} lines; at most {MAX_TASKS:,} per job", "lines")
         for number, line in enumerate(lines):
             _check_line(f"lines[{number}]", line)
+
+
+def _check_function(function: Function) -> None:
+    if bool(function.code) == bool(function.value):
+        raise UsageError(
+            "a function is given by its code or by the key of a value: by one of them", "function.code"
+        )
+    if len(function.code) > MAX_CODE_BYTES:
+        raise UsageError(
+            f"the function's code is {len(function.code):,} bytes long; at most {MAX_CODE_BYTES:,}: upload it as a value",
+            "function.code",
+        )
+    if function.value and parse_key(function.value, "function.value") is not None:
+        raise UsageError("a function's code is an uploaded value, not what a task returned", "function.value")
+    _check_text("function.name", function.name, MAX_NAME)
+    _check_text("function.python", function.python, 32)
+    for part in function.path:
+        _check_text("function.path", part, 4096)
+    if sum(map(len, function.path)) > MAX_ENV_BYTES:
+        raise UsageError(f"function.path is longer than {MAX_ENV_BYTES:,} characters", "function.path")
+
+
+def _check_calls(calls: Sequence[Call]) -> None:
+    if not calls:
+        raise UsageError("there are no calls, so nothing to run", "calls")
+    if len(calls) > MAX_TASKS:
+        raise UsageError(f"{len(calls):,} calls; at most {MAX_TASKS:,} per job", "calls")
+    for number, call in enumerate(calls):
+        size = len(call.arguments)
+        if call.values:
+            size += sum(map(len, call.values))
+            for key in call.values:
+                parse_key(key, f"calls[{number}].values")
+        if size > MAX_CALL_BYTES:
+            raise UsageError(
+                f"calls[{number}] has {size:,} bytes of arguments; at most {MAX_CALL_BYTES:,}: upload large ones as "
+                "values",
+                f"calls[{number}]",
+            )
 
 
 def _check_line(field: str, line: str) -> None:

@@ -1,15 +1,25 @@
 """Why a task is not running, in one sentence, with counts: no task waits without a reason that can be seen."""
 
+from collections.abc import Iterator
+
+import msgspec
+
+from tercel.core.graph import Need, edges_of
+from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job, Worker
 from tercel.core.machine import Machine
-from tercel.core.model import Needs
+from tercel.core.model import AfterKind, Needs
 from tercel.core.states import TaskState
 
+SHOWN_NEEDS = 5
 
-def why_waiting(machine: Machine, job: Job, now: float) -> str:
+
+def why_ready(machine: Machine, job: Job, now: float) -> str:
     """Why the ready tasks of a job are not under way."""
     if job.row.max_running and len(job.flights) >= job.row.max_running:
         return f"its job runs at most {job.row.max_running} tasks at a time, and so many are under way"
+    if reason := _held_back_by_queue(job):
+        return reason
     online = [w for w in machine.workers.values() if w.online]
     if not online:
         away = [
@@ -33,13 +43,102 @@ def why_waiting(machine: Machine, job: Job, now: float) -> str:
     )
 
 
+def _held_back_by_queue(job: Job) -> str:
+    """Caps are soft: what exceeds them waits."""
+    queue, row = job.queue, job.queue.row
+    if row.paused:
+        return f"its queue {row.name} is {row.paused}; `tercel queue resume {row.name}` lets it go on"
+    if not job.admitted:
+        return (
+            f"its queue {row.name} takes up to {row.max_queued:,} unfinished tasks at a time and has "
+            f"{queue.backlog:,}: this job comes when some of those have ended"
+        )
+    if row.max_running and queue.account.under_way >= row.max_running:
+        return f"its queue {row.name} runs at most {row.max_running:,} tasks at a time, and so many are under way"
+    if row.user_max and job.user.under_way >= row.user_max:
+        return (
+            f"its queue {row.name} runs at most {row.user_max:,} tasks of one user at a time, and so many of "
+            f"{job.row.owner} are under way"
+        )
+    return ""
+
+
 def _ahead(machine: Machine, job: Job) -> str:
-    mine = (job.row.spec.priority, job.id)
-    others = [j for j in machine.jobs.values() if (j.row.spec.priority, j.id) < mine]
-    tasks = sum(len(j.ready) for j in others)
+    others = list(machine.ready.before(job))
+    tasks = sum(len(other.ready) for other in others)
+    elsewhere = machine.ready.rivals(job)
+    shared = (
+        f"; {_count(elsewhere, 'other user or queue', 'other users and queues')} share them"
+        if elsewhere
+        else ""
+    )
     if not tasks:
-        return "; it is next in line"
-    return f"; {_count(tasks, 'task')} of {_count(sum(1 for j in others if j.ready), 'job')} come before it"
+        return f"; it is next in line{shared}"
+    return f"; {_count(tasks, 'task')} of {_count(len(others), 'job')} come before it{shared}"
+
+
+def why_waiting(machine: Machine, job: Job, task: int, now: float) -> str:
+    """Why a task waits that is not ready: for its next try, or for others."""
+    if (due := job.delayed.get(task)) is not None:
+        spent = job.failures.get(task, 0)
+        return f"failed {_count(spent, 'time')}; tries again in {max(0.0, due - now):.0f} s"
+    reasons = [_need(need) for need in job.after if need.waits(task)]
+    if task in job.unmet:
+        reasons += _arrows(machine, job, task)
+    return "waits for " + "; and for ".join(reasons)
+
+
+def _need(need: Need) -> str:
+    job = need.needed
+    what = {
+        AfterKind.OK: "to finish",
+        AfterKind.ANY: "to end",
+        AfterKind.NOTOK: "to end, one of them by failing",
+    }[need.kind]
+    if need.after.each:
+        return f"the task of the same number of job {job.id} {what}"
+    if len(need.left) == 1:
+        return f"{job.id}.{need.left.first()} {what.partition(',')[0]}"
+    return f"{_count(len(need.left), 'task')} of job {job.id} {what}"
+
+
+def _arrows(machine: Machine, job: Job, task: int) -> list[str]:
+    left: list[str] = []
+    for _, id, first, last in edges_of(job, IntervalSet([(task, task)])):
+        needed = machine.find(id)
+        left += [
+            f"{id}.{number}"
+            for number in range(first, last + 1)
+            if needed is not None and number not in needed.finished
+        ]
+    more = f" and {len(left) - SHOWN_NEEDS:,} more" if len(left) > SHOWN_NEEDS else ""
+    return [", ".join(left[:SHOWN_NEEDS]) + more + " to finish"]
+
+
+def why_paused(job: Job) -> str:
+    return f"is held: `tercel release {job.id}` lets it go on"
+
+
+def why_resting(machine: Machine, job: Job, now: float) -> Iterator[tuple[TaskState, int, str]]:
+    """All that is neither under way nor ended: how many tasks, and why; those that wait alike together."""
+    if job.ready:
+        yield TaskState.READY, len(job.ready), why_ready(machine, job, now)
+    if job.paused:
+        yield TaskState.PAUSED, len(job.paused), why_paused(job)
+    if not job.waiting:
+        return
+    late = IntervalSet((task, task) for task in job.delayed)
+    late = late.intersection(job.waiting)
+    if late:
+        soonest = min(job.delayed[task] for task in late)
+        text = f"failed before; the first of them tries again in {max(0.0, soonest - now):.0f} s"
+        yield TaskState.WAITING, len(late), text
+    rest = job.waiting.copy()
+    rest.difference_update(late)
+    if rest:
+        whole = [_need(need) for need in job.after if need.left]
+        text = "; and for ".join(whole) if whole else "other tasks that they need, each for its own"
+        yield TaskState.WAITING, len(rest), f"wait for {text}"
 
 
 def _nobody_has(needs: Needs, online: list[Worker]) -> str:
@@ -56,6 +155,14 @@ def _nobody_has(needs: Needs, online: list[Worker]) -> str:
             f"memory ≥ {size(needs.mem_bytes)}: 0 of {_count(len(online), 'worker')} have it; "
             f"the largest has {size(most_mem)}"
         )
+    if not parts and needs.python:
+        there = ", ".join(sorted({w.python for w in online}))
+        able = any(w.could_run(msgspec.structs.replace(needs, python="")) for w in online)
+        if able:
+            parts.append(
+                f"Python {needs.python}, under which the function was pickled: "
+                f"{_count(len(online), 'worker')} run Python {there}"
+            )
     if not parts:
         parts.append(
             f"cpus ≥ {needs.millicpus / 1000:g} and memory ≥ {size(needs.mem_bytes)} together: "
@@ -86,8 +193,8 @@ def size(number: int) -> str:
     return f"{value:.0f} {unit}" if value >= 10 or value == int(value) else f"{value:.1f} {unit}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def _of(some: int, all_: int) -> str:

@@ -136,6 +136,10 @@ class ReadyQueue:
         for line in stream.lines.values() if stream is not None else ():
             yield from (other for other in line.jobs() if rank(other) < rank(job))
 
+    def rivals(self, job: Job) -> int:
+        """How many other users and queues have work that waits for a worker. For people."""
+        return sum(1 for stream in self._streams.values() if stream.user is not job.user and stream.open)
+
     def order(self) -> "Order":
         """All streams that may go, as they stand."""
         return Order([stream for stream in self._streams.values() if stream.open], self._clock)

@@ -16,7 +16,7 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from tercel.core.errors import PassingFault, UsageError
 from tercel.core.model import JobRow
-from tercel.manager import requests
+from tercel.manager import finding
 from tercel.manager.access import Identity, Tokens, Visits
 from tercel.manager.openapi import MAX_NUMBER, Operation
 from tercel.manager.problems import Refusal
@@ -147,7 +147,7 @@ class Call:
         """With nothing of it still on its way to the disk."""
         id = whole_number(self.request.match_info["job"], "job", 0)
         await self.manager.settled()
-        return await requests.standing(self.manager, self.who, id)
+        return await finding.standing(self.manager, self.who, id)
 
     def task(self) -> int:
         return whole_number(self.request.match_info["task"], "task", 0)

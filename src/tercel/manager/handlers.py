@@ -10,14 +10,18 @@ from tercel.core.changes import TokenAdded, TokenRevoked
 from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.core.selectors import Selector, parse_selector, parse_tasks
 from tercel.core.states import TaskState
-from tercel.manager import logs, requests, streams, views
+from tercel.manager import finding, logs, queues, requests, streams, submissions, views
 from tercel.manager.access import issue
 from tercel.manager.calls import Call, answer, whole_number
 from tercel.wire.api import (
     Counted,
+    Flow,
     IssuedToken,
     JobList,
     NewToken,
+    QueueSettings,
+    Retry,
+    Revision,
     Selection,
     Submission,
     TaskList,
@@ -33,8 +37,13 @@ MAX_STREAMED_JOBS = 1000
 
 
 async def post_job(call: Call) -> web.Response:
-    submitted = await requests.submit(call.manager, call.who, await call.body(Submission))
+    submitted = await submissions.submit(call.manager, call.who, await call.body(Submission))
     return answer(submitted, 200 if submitted.repeated else 201)
+
+
+async def post_flow(call: Call) -> web.Response:
+    submitted = await submissions.submit_flow(call.manager, call.who, await call.body(Flow))
+    return answer(submitted, 200 if submitted.jobs[0].repeated else 201)
 
 
 async def get_jobs(call: Call) -> web.Response:
@@ -50,13 +59,17 @@ async def get_jobs(call: Call) -> web.Response:
         open_jobs = [job.row for job in call.manager.machine.jobs.values() if call.who.may_see(job.row)]
         wanted = [row for row in open_jobs if before is None or row.id < before]
         rows = heapq.nlargest(limit + 1, wanted, key=lambda row: row.id)
-    shown = [await requests.standing(call.manager, call.who, row.id) for row in rows[:limit]]
+    shown = [await finding.standing(call.manager, call.who, row.id) for row in rows[:limit]]
     found = [views.job_view(call.manager, row, array_most=views.LISTED_ARRAY) for row in shown]
     return answer(JobList(jobs=found, more=len(rows) > limit))
 
 
 async def get_job(call: Call) -> web.Response:
     return answer(views.job_view(call.manager, await call.job()))
+
+
+async def get_submission(call: Call) -> web.Response:
+    return answer(await asyncio.to_thread(views.submission, call.manager.store, await call.job()))
 
 
 async def get_tasks(call: Call) -> web.Response:
@@ -112,13 +125,25 @@ async def post_cancel(call: Call) -> web.Response:
 
 
 async def post_retry(call: Call) -> web.Response:
-    return answer(Counted(count=await requests.retry(call.manager, call.who, await call.body(Selection))))
+    return answer(Counted(count=await requests.retry(call.manager, call.who, await call.body(Retry))))
+
+
+async def post_hold(call: Call) -> web.Response:
+    return answer(Counted(count=await requests.hold(call.manager, call.who, await call.body(Selection))))
+
+
+async def post_release(call: Call) -> web.Response:
+    return answer(Counted(count=await requests.release(call.manager, call.who, await call.body(Selection))))
+
+
+async def post_revise(call: Call) -> web.Response:
+    return answer(Counted(count=await requests.revise(call.manager, call.who, await call.body(Revision))))
 
 
 async def get_explain(call: Call) -> web.Response:
     job, task = _one_thing(call.text("task") or "")
     await call.manager.settled()
-    row = await requests.standing(call.manager, call.who, job, "task")
+    row = await finding.standing(call.manager, call.who, job, "task")
     if task is None:
         return answer(views.explain_job(call.manager, row))
     explanation = await views.explain_task(call.manager, row, task)
@@ -153,6 +178,23 @@ async def get_pool(call: Call) -> web.Response:
 
 async def post_drain(call: Call) -> web.Response:
     return answer(Counted(count=await requests.drain(call.manager, call.request.match_info["worker"])))
+
+
+# -- queues -----------------------------------------------------------------------------------------------
+
+
+async def get_queues(call: Call) -> web.Response:
+    return answer(queues.listed(call.manager))
+
+
+async def put_queue(call: Call) -> web.Response:
+    name, settings = call.request.match_info["queue"], await call.body(QueueSettings)
+    return answer(await queues.change(call.manager, call.who, name, settings))
+
+
+async def delete_queue(call: Call) -> web.Response:
+    await queues.remove(call.manager, call.who, call.request.match_info["queue"])
+    return answer(Counted(count=1))
 
 
 # -- tokens -----------------------------------------------------------------------------------------------
@@ -203,7 +245,7 @@ async def get_events(call: Call) -> web.StreamResponse:
         raise UsageError(f"name 1 to {MAX_STREAMED_JOBS} jobs: ?job=37", "job")
     tasks = call.flag("tasks")
     for id in ids:
-        requests.find_job(call.manager, call.who, id)
+        finding.find_job(call.manager, call.who, id)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     subscription = call.manager.hub.subscribe(ids)
     try:

@@ -8,7 +8,8 @@ from tercel import __version__
 from tercel.core import commands, points
 from tercel.core.model import MAX_PRIORITY, Role
 from tercel.manager.access import MAX_NOTE, MAX_USER
-from tercel.manager.requests import MAX_KEY, MAX_REASON, MAX_SELECTORS
+from tercel.manager.requests import MAX_REASON, MAX_SELECTORS
+from tercel.manager.submissions import MAX_KEY
 from tercel.wire.api import NewToken, Problem, Selection, Submission
 
 Json = dict[str, Any]

@@ -1,103 +1,31 @@
-"""What clients ask for: submit, cancel, retry, drain. Each is checked whole before anything changes."""
+"""What clients ask for: cancel, retry, hold, release, revise, drain. Each is checked whole before anything changes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
 
-from tercel.core.changes import JobAdded, LiveJob
-from tercel.core.commands import check_spec
+import msgspec
+
+from tercel.core.changes import LiveJob
+from tercel.core.commands import check_numbers
 from tercel.core.errors import NotFound, PassingFault, UsageError
-from tercel.core.intervals import IntervalSet, Range
+from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
-from tercel.core.model import JobRow, JobSpec, Role
+from tercel.core.model import JobRow, JobSpec
 from tercel.core.selectors import Selector, parse_selector
-from tercel.core.states import TaskState
 from tercel.manager.access import Identity
+from tercel.manager.finding import find_job, standing
 from tercel.manager.service import Manager
-from tercel.wire.api import Selection, Submission, Submitted
+from tercel.stores.contract import needed_by
+from tercel.wire.api import Retry, Revision, Selection
 
-MAX_KEY = 200
 MAX_SELECTORS = 1000
 MAX_REASON = 500
 JOBS_AT_ONCE = 1000
 """Read from the store, cancelled or retried before others get their turn."""
-LINES_AT_ONCE = 10_000
-"""So many are checked in a few milliseconds; more of them beside the loop."""
-ENDS = (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)
-SETTLINGS = 5
-"""How often a job that comes and goes (retried while somebody looks) is waited for."""
 
 Chosen = tuple[int, IntervalSet | None]
 """A job, and of its tasks some, or None for all."""
-
-
-# -- submissions ------------------------------------------------------------------------------------------
-
-
-async def submit(manager: Manager, who: Identity, submission: Submission) -> Submitted:
-    who.require(Role.USER, Role.ADMIN)
-    lines, items = submission.lines, submission.items
-    if _listed(submission) > LINES_AT_ONCE:
-        ranges, max_running = await asyncio.to_thread(check_spec, submission, lines, items)
-    else:
-        ranges, max_running = check_spec(submission, lines, items)
-    if len(submission.key) > MAX_KEY or "\0" in submission.key:
-        raise UsageError(f"key has at most {MAX_KEY} characters and no NUL", "key")
-    if not submission.key:
-        return _submitted(await _add(manager, who, submission, ranges, max_running), repeated=False)
-    key = (who.user, submission.key)
-    while (first := manager.keys_under_way.get(key)) is not None:
-        # The same submission is on its way to the disk: its fate is awaited, not its success.
-        await asyncio.wait([first])
-    earlier = manager.store.job_by_key(*key)
-    if earlier is not None:
-        return _submitted(earlier, repeated=True)
-    # A task of its own: whatever becomes of this request, the key stays taken until the job is stored or refused.
-    adding = asyncio.ensure_future(_add_under_key(manager, who, submission, ranges, max_running))
-    manager.keys_under_way[key] = adding
-    return _submitted(await asyncio.shield(adding), repeated=False)
-
-
-async def _add_under_key(
-    manager: Manager, who: Identity, submission: Submission, ranges: list[Range], max_running: int
-) -> JobRow:
-    try:
-        return await _add(manager, who, submission, ranges, max_running)
-    finally:
-        del manager.keys_under_way[who.user, submission.key]
-
-
-async def _add(
-    manager: Manager, who: Identity, submission: Submission, ranges: list[Range], max_running: int
-) -> JobRow:
-    row = JobRow(
-        id=manager.take_job_id(),
-        owner=who.user,
-        spec=_spec_of(submission),
-        ranges=tuple(ranges),
-        max_running=max_running,
-        submitted_at=manager.clock(),
-        key=submission.key,
-        has_lines=submission.lines is not None or submission.items is not None,
-    )
-    await manager.add(JobAdded(row, tuple(submission.lines or submission.items or ())))
-    return row
-
-
-def _listed(submission: Submission) -> int:
-    """How many lines, items and values are to be checked."""
-    grid = submission.grid
-    values = sum(len(axis.values) for axis in grid.axes) if grid is not None else 0
-    return len(submission.lines or ()) + len(submission.items or ()) + values
-
-
-def _spec_of(submission: Submission) -> JobSpec:
-    fields = {name: getattr(submission, name) for name in JobSpec.__struct_fields__}
-    fields["template"] = submission.grid is not None or submission.items is not None
-    return JobSpec(**fields)
-
-
-def _submitted(row: JobRow, repeated: bool) -> Submitted:
-    return Submitted(id=row.id, tasks=row.task_count, name=row.spec.name, repeated=repeated)
 
 
 # -- changes ----------------------------------------------------------------------------------------------
@@ -118,22 +46,99 @@ async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
     return count
 
 
-async def retry(manager: Manager, who: Identity, selection: Selection) -> int:
-    """How many tasks will run again. A whole job means its failed tasks; tasks that are named, also cancelled ones."""
-    chosen = await _resolve(manager, who, selection)
+async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
+    """How many of the chosen tasks will run again. What was skipped because of them waits again as well."""
+    chosen = await _resolve(manager, who, asked)
+    wish = Revision(select=[], mem_bytes=asked.mem_bytes, time_limit_s=asked.time_limit_s)
     count = 0
-    async for id, tasks in _in_turns(chosen):
-        async with manager.reopening:
+    retried: list[int] = []
+    async with manager.reopening:
+        async for id, tasks in _in_turns(sorted(chosen, key=lambda one: one[0])):
             row = await standing(manager, who, id, "select")
             job = manager.machine.jobs.get(id)
             if job is None:
-                if tasks is None and row.failed == 0:
+                if tasks is None and row.failed == 0 and not asked.all:
                     continue
-                job = await _reopen(manager, row)
-            wanted = tasks if tasks is not None else job.failed.copy()
-            count += manager.machine.on_retry(job, wanted, manager.clock())
+                job = await _reopen(manager, id)
+            if tasks is not None:
+                wanted = tasks
+            else:
+                wanted = IntervalSet(job.row.ranges) if asked.all else job.failed.copy()
+            more = manager.machine.on_retry(job, wanted, manager.clock(), finished_too=asked.all)
+            if more:
+                retried.append(id)
+                count += more
+                if (spec := _revised(job.row.spec, wish)) != job.row.spec:
+                    manager.revise(job, spec)
+        await _revive(manager, retried)
     await _saved(manager)
     return count
+
+
+async def _revive(manager: Manager, retried: Iterable[int]) -> None:
+    """Jobs that have ended because what they needed failed: they wait again. The others the machine finds itself."""
+    todo, seen = deque(retried), set(retried)
+    while todo:
+        for id in await asyncio.to_thread(manager.store.dependents, todo.popleft()):
+            if id in seen:
+                continue
+            seen.add(id)
+            if id not in manager.machine.jobs:
+                live = await asyncio.to_thread(manager.store.live, id)
+                if live is None or not live.skipped or id in manager.machine.jobs:
+                    continue
+                job = await _reopen(manager, id)
+                manager.machine.on_retry(job, job.skipped.copy(), manager.clock())
+            todo.append(id)
+
+
+async def hold(manager: Manager, who: Identity, selection: Selection) -> int:
+    """How many tasks are held by this."""
+    count = 0
+    async for id, tasks in _in_turns(await _resolve(manager, who, selection)):
+        if (job := manager.machine.jobs.get(id)) is not None:
+            wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
+            count += manager.machine.on_hold(job, wanted)
+    await _saved(manager)
+    return count
+
+
+async def release(manager: Manager, who: Identity, selection: Selection) -> int:
+    """How many tasks were held."""
+    count = 0
+    async for id, tasks in _in_turns(await _resolve(manager, who, selection)):
+        if (job := manager.machine.jobs.get(id)) is not None:
+            wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
+            count += manager.machine.on_release(job, wanted, manager.clock())
+    await _saved(manager)
+    return count
+
+
+async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
+    """How many unfinished jobs are changed by this."""
+    chosen = await _resolve(manager, who, wish)
+    jobs = [job for id, _ in chosen if (job := manager.machine.jobs.get(id)) is not None]
+    if any(tasks is not None for _, tasks in chosen):
+        raise UsageError("priority and needs are those of a whole job: write 37, not 37.4", "select")
+    revised = [(job, _revised(job.row.spec, wish)) for job in jobs]
+    count = 0
+    for job, spec in revised:
+        if spec != job.row.spec:
+            manager.revise(job, spec)
+            count += 1
+    await _saved(manager)
+    return count
+
+
+def _revised(spec: JobSpec, wish: Revision) -> JobSpec:
+    """Raises UsageError for what no job may ask for."""
+    named = ("priority", "cpus", "mem_bytes", "time_limit_s")
+    fields = {name: value for name in named if (value := getattr(wish, name)) is not None}
+    if not fields:
+        return spec
+    spec = msgspec.structs.replace(spec, **fields)
+    check_numbers(spec)
+    return spec
 
 
 async def _in_turns(chosen: list[Chosen]) -> AsyncIterator[Chosen]:
@@ -151,12 +156,21 @@ async def _saved(manager: Manager) -> None:
         raise PassingFault(f"this is done as soon as it can be saved, which it cannot now: {manager.trouble}")
 
 
-async def _reopen(manager: Manager, row: JobRow) -> Job:
+async def _reopen(manager: Manager, id: int) -> Job:
     """A job that has ended, as the machine would know it. Nothing of it is kept if nothing is retried."""
-    finished, failed, cancelled = await asyncio.to_thread(
-        lambda: [manager.store.ended(row.id, state) for state in ENDS]
-    )
-    return manager.machine.restore(LiveJob(row, finished, failed, cancelled, {}))
+    live = await asyncio.to_thread(manager.store.live, id)
+    assert live is not None
+    await _remember_needs(manager, live)
+    return manager.machine.restore(live)
+
+
+async def _remember_needs(manager: Manager, live: LiveJob) -> None:
+    """What it once waited for: whether that has ended as it should decides what may run again."""
+    for needed in sorted(needed_by(live)):
+        if manager.machine.find(needed) is None:
+            past = await asyncio.to_thread(manager.store.live, needed)
+            if past is not None:
+                manager.machine.remember(past)
 
 
 async def drain(manager: Manager, worker: str) -> int:
@@ -225,27 +239,3 @@ def _ids_between(manager: Manager, who: Identity, first: int, last: int) -> list
         if len(page) < JOBS_AT_ONCE or page[-1].id <= first:
             return found
         before = page[-1].id
-
-
-def find_job(manager: Manager, who: Identity, id: int, field: str = "job") -> JobRow:
-    """The job, if it exists and the caller may see it; to others it does not exist."""
-    job = manager.machine.jobs.get(id)
-    row = job.row if job is not None else manager.store.job(id) if id < 2**62 else None
-    if row is None or not who.may_see(row):
-        raise NotFound(f"there is no job {id} (or it is not yours): see `tercel list`", field)
-    return row
-
-
-async def standing(manager: Manager, who: Identity, id: int, field: str = "job") -> JobRow:
-    """As `find_job`; and if the machine does not know it (any more), the row tells how it ended.
-
-    A job leaves the machine when its last task ends, a moment before the disk knows. Whoever looked in between
-    would find it nowhere: nothing unfinished, nothing ended.
-    """
-    for _ in range(SETTLINGS):
-        if id not in manager.machine.jobs:
-            await manager.settled()
-        row = find_job(manager, who, id, field)
-        if id in manager.machine.jobs or row.ended_at is not None:
-            return row
-    raise PassingFault(f"how job {id} stands is being saved: ask again. {manager.trouble}".strip())

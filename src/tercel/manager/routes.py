@@ -12,12 +12,19 @@ from tercel.manager.openapi import MAX_NUMBER, TASKS, Operation, Parameter
 from tercel.wire.api import (
     Counted,
     Explanation,
+    Flow,
+    FlowSubmitted,
     Health,
     IssuedToken,
     JobList,
     JobView,
     NewToken,
     Pool,
+    QueueList,
+    QueueSettings,
+    QueueView,
+    Retry,
+    Revision,
     Selection,
     Status,
     Submission,
@@ -33,6 +40,7 @@ MAX_REQUEST_BYTES = 2**20
 
 _JOB = Parameter("job", "integer", "path", "the job's id", least=0, most=MAX_NUMBER)
 _TASK = Parameter("task", "integer", "path", "the task's number", least=0, most=MAX_NUMBER)
+_QUEUE = Parameter("queue", where="path", summary="the queue's name")
 _LIMIT = Parameter("limit", "integer", summary="page size", least=1, most=handlers.MAX_PAGE)
 _FLAG = ("true", "false")
 
@@ -54,9 +62,24 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
             answer=Submitted,
             status=201,
             again=True,
-            problems=_SENT,
+            problems=_CHANGED,
         ),
         handlers.post_job,
+    ),
+    (
+        Operation(
+            method="POST",
+            path="/v1/flows",
+            roles=_USERS,
+            summary="Submit jobs that may wait for one another: all or none",
+            body=Flow,
+            most_bytes=MAX_SUBMISSION_BYTES,
+            answer=FlowSubmitted,
+            status=201,
+            again=True,
+            problems=_CHANGED,
+        ),
+        handlers.post_flow,
     ),
     (
         Operation(
@@ -85,6 +108,18 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
             problems=_FOUND,
         ),
         handlers.get_job,
+    ),
+    (
+        Operation(
+            method="GET",
+            path="/v1/jobs/{job}/submission",
+            roles=_USERS,
+            summary="A job as it was handed in",
+            parameters=(_JOB,),
+            answer=Submission,
+            problems=_FOUND,
+        ),
+        handlers.get_submission,
     ),
     (
         Operation(
@@ -153,12 +188,88 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
             path="/v1/retry",
             roles=_USERS,
             summary="Run ended tasks again, under their numbers",
-            body=Selection,
+            body=Retry,
             most_bytes=MAX_REQUEST_BYTES,
             answer=Counted,
             problems=_CHANGED,
         ),
         handlers.post_retry,
+    ),
+    (
+        Operation(
+            method="POST",
+            path="/v1/hold",
+            roles=_USERS,
+            summary="Start nothing more of these tasks until they are released",
+            body=Selection,
+            most_bytes=MAX_REQUEST_BYTES,
+            answer=Counted,
+            problems=_CHANGED,
+        ),
+        handlers.post_hold,
+    ),
+    (
+        Operation(
+            method="POST",
+            path="/v1/release",
+            roles=_USERS,
+            summary="Let go what is held",
+            body=Selection,
+            most_bytes=MAX_REQUEST_BYTES,
+            answer=Counted,
+            problems=_CHANGED,
+        ),
+        handlers.post_release,
+    ),
+    (
+        Operation(
+            method="POST",
+            path="/v1/revise",
+            roles=_USERS,
+            summary="Change the priority or the needs of unfinished jobs",
+            body=Revision,
+            most_bytes=MAX_REQUEST_BYTES,
+            answer=Counted,
+            problems=_CHANGED,
+        ),
+        handlers.post_revise,
+    ),
+    (
+        Operation(
+            method="GET",
+            path="/v1/queues",
+            roles=_USERS,
+            summary="The queues and how they share",
+            answer=QueueList,
+            problems=_ASKED,
+        ),
+        handlers.get_queues,
+    ),
+    (
+        Operation(
+            method="PUT",
+            path="/v1/queues/{queue}",
+            roles=_USERS,
+            summary="Make or change a queue",
+            parameters=(_QUEUE,),
+            body=QueueSettings,
+            most_bytes=MAX_REQUEST_BYTES,
+            answer=QueueView,
+            problems=_CHANGED,
+        ),
+        handlers.put_queue,
+    ),
+    (
+        Operation(
+            method="DELETE",
+            path="/v1/queues/{queue}",
+            roles=_ADMINS,
+            summary="Remove a queue that is empty",
+            parameters=(_QUEUE,),
+            answer=Counted,
+            problems=_CHANGED,
+        ),
+        handlers.delete_queue,
     ),
     (
         Operation(

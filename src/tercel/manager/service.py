@@ -33,7 +33,7 @@ from tercel.core.effects import (
 from tercel.core.errors import PassingFault
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import JobRow, Lease
+from tercel.core.model import JobRow, JobSpec, Lease
 from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub
 from tercel.manager.frames import offers
@@ -55,8 +55,8 @@ SMALL_BATCH, FULL_BATCH = 4, 256
 class _Arrival(msgspec.Struct):
     """A submission on its way to the disk."""
 
-    added: JobAdded
-    accepted: asyncio.Future[Job]
+    added: list[JobAdded]
+    accepted: asyncio.Future[None]
 
 
 class Manager:
@@ -69,7 +69,7 @@ class Manager:
         self.started_at = clock()
         self.machine = Machine(Settings(grace_s=options.grace_s), loaded, self.started_at)
         self.hub = Hub()
-        self.keys_under_way: dict[tuple[str, str], asyncio.Future[JobRow]] = {}
+        self.keys_under_way: dict[tuple[str, str], asyncio.Future[list[JobRow]]] = {}
         """Submissions (owner and key) that are on their way to the disk."""
         self.reopening = asyncio.Lock()
         """Held while an ended job is brought back from the store, so that nobody else brings it back as well."""
@@ -103,14 +103,21 @@ class Manager:
         self._next_job += 1
         return id
 
-    async def add(self, added: JobAdded) -> Job:
-        """Make a job durable, then known. Raises StoreFull or PassingFault and leaves no trace if it cannot."""
+    async def add(self, added: list[JobAdded]) -> None:
+        """Make jobs durable, then known, all or none. Raises StoreFull or PassingFault and leaves no trace if it cannot."""
         self.check_saving()
         arrival = _Arrival(added, asyncio.get_running_loop().create_future())
         self._arrivals.append(arrival)
         self._urgent.set()
         self.wake()
-        return await arrival.accepted
+        await arrival.accepted
+
+    def revise(self, job: Job, spec: JobSpec) -> None:
+        """Workers that know the job are told before they are given more of it."""
+        self.machine.revise(job, spec)
+        for worker in self._briefed.pop(job.id, ()):
+            if (conversation := self._conversations.get(worker)) is not None:
+                conversation.briefed.discard(job.id)
 
     @property
     def trouble(self) -> str:
@@ -202,7 +209,7 @@ class Manager:
         self._undone += effects
         arrivals, self._arrivals = self._arrivals, []
         self._urgent.clear()
-        batch: list[Change] = [*(a.added for a in arrivals), *self._unsaved]
+        batch: list[Change] = [*(job for arrival in arrivals for job in arrival.added), *self._unsaved]
         if batch:
             self._written += 1
             try:
@@ -216,9 +223,10 @@ class Manager:
                 log.warning("saving works again")
                 self._fault = None
         for arrival in arrivals:
-            job = self.machine.on_accepted(arrival.added.job)
+            for added in arrival.added:
+                self.machine.on_accepted(added.job, added.edges, self.clock())
             if not arrival.accepted.done():
-                arrival.accepted.set_result(job)
+                arrival.accepted.set_result(None)
             self.wake()
         async with self._saved:
             self._durable = self._written
@@ -228,7 +236,7 @@ class Manager:
         except PassingFault as fault:
             log.warning("cannot read what is due to workers: %s; it is tried again", fault)
             return None
-        return len(batch) - len(arrivals)
+        return len(batch) - sum(len(arrival.added) for arrival in arrivals)
 
     async def _could_not_save(self, fault: PassingFault, arrivals: list[_Arrival]) -> None:
         if self._fault is None:

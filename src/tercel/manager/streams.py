@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tercel.core.intervals import IntervalSet
 from tercel.core.states import TaskState
-from tercel.manager import requests, views
+from tercel.manager import finding, views
 from tercel.manager.access import Identity
 from tercel.manager.events import News, Subscription
 from tercel.manager.service import Manager
@@ -74,7 +74,7 @@ async def _first(manager: Manager, who: Identity, id: int, tasks: bool) -> tuple
 
     Which tasks left output is not looked up: all that ran may have.
     """
-    row = await requests.standing(manager, who, id)
+    row = await finding.standing(manager, who, id)
     job = manager.machine.jobs.get(id)
     counts = views.counts(row, job)
     if not tasks:

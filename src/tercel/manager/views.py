@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tercel import __version__
-from tercel.core.explain import why_under_way, why_waiting
+from tercel.core.explain import why_paused, why_ready, why_resting, why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job, Worker
-from tercel.core.model import End, JobRow, Outcome
+from tercel.core.model import End, JobRow, JobSpec, Outcome
 from tercel.core.points import item_point
 from tercel.core.selectors import task_name
 from tercel.core.states import TERMINAL, TaskState
-from tercel.manager import logs, requests
+from tercel.manager import finding, logs
 from tercel.manager.access import Identity
 from tercel.manager.service import Manager
+from tercel.stores.contract import Store
 from tercel.wire.api import (
     AttemptView,
     Counts,
@@ -25,6 +26,7 @@ from tercel.wire.api import (
     Pool,
     Reason,
     Status,
+    Submission,
     TaskView,
     WorkerView,
 )
@@ -39,6 +41,8 @@ def counts(row: JobRow, job: Job | None) -> Counts:
     if job is None:
         return Counts(finished=row.finished, failed=row.failed, cancelled=row.cancelled)
     return Counts(
+        waiting=len(job.waiting),
+        paused=len(job.paused),
         ready=len(job.ready),
         offered=len(job.flights) - job.running,
         running=job.running,
@@ -75,6 +79,22 @@ def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> Jo
     )
 
 
+def submission(store: Store, row: JobRow) -> Submission:
+    """What would make another job like it."""
+    live = store.live(row.id)
+    own = [edge for edge in live.edges if edge[1] == row.id] if live is not None else []
+    fields = {name: getattr(row.spec, name) for name in JobSpec.__struct_fields__}
+    first, last = row.ranges[0][0], row.ranges[-1][1]
+    texts = store.lines(row.id, first, last) if row.has_lines else None
+    return Submission(
+        **fields,
+        lines=texts if not row.spec.template else None,
+        items=texts if row.spec.template else None,
+        calls=store.calls(row.id, first, last) if row.spec.function is not None else None,
+        edges=[(task, 0, low, high) for task, _, low, high in own] or None,
+    )
+
+
 # -- tasks ------------------------------------------------------------------------------------------------
 
 
@@ -101,7 +121,7 @@ async def task_views(
     more = len(members) > 0
     outcomes = await _outcomes(manager, row, job, page)
     now = manager.clock()
-    waiting = why_waiting(manager.machine, job, now) if job is not None and job.ready else ""
+    waiting = why_ready(manager.machine, job, now) if job is not None and job.ready else ""
     views: list[TaskView] = []
     size = 0
     for task in page:
@@ -115,7 +135,7 @@ async def task_views(
                     break
             views.append(_ended_view(row.id, outcome, await _texts(manager, outcome) if outputs else None))
         elif job is not None and state is not None:
-            views.append(_open_view(job, task, state, waiting, now))
+            views.append(_open_view(manager, job, task, state, waiting, now))
     return (await _with_points(manager, row, views) if row.spec.template else views), more
 
 
@@ -136,7 +156,7 @@ async def _outcomes(manager: Manager, row: JobRow, job: Job | None, page: Interv
     """
     found: dict[int, Outcome] = {}
     missing = page
-    for _ in range(requests.SETTLINGS):
+    for _ in range(finding.SETTLINGS):
         records = await asyncio.to_thread(
             manager.store.outcomes, row.id, ranges=missing.ranges(), limit=len(missing)
         )
@@ -167,8 +187,12 @@ def _members(manager: Manager, row: JobRow, job: Job | None, states: Sequence[Ta
             )
         elif job is None:
             continue
-        elif state is TaskState.READY:
-            found = job.ready
+        elif state in (TaskState.READY, TaskState.WAITING, TaskState.PAUSED):
+            found = {
+                TaskState.READY: job.ready,
+                TaskState.WAITING: job.waiting,
+                TaskState.PAUSED: job.paused,
+            }[state]
         else:
             found = IntervalSet((t, t) for t in sorted(job.flights) if job.flights[t].state is state)
         members.update(found)
@@ -186,10 +210,14 @@ async def task_view(manager: Manager, row: JobRow, task: int) -> TaskView | None
     views, _ = await task_views(
         manager, row, tasks=[(task, task)], states=(), after=-1, limit=1, outputs=False
     )
-    history = [_attempt_view(o) for o in await asyncio.to_thread(manager.store.history, row.id, task)]
+    tried = await asyncio.to_thread(manager.store.history, row.id, task)
     if not views:
         return None
     view = views[0]
+    job = manager.machine.jobs.get(row.id)
+    flight = job.flights.get(task) if job is not None else None
+    # One that was given up as lost may be back: it has not ended.
+    history = [_attempt_view(o) for o in tried if flight is None or o.report.attempt != flight.attempt]
     return TaskView(
         id=view.id,
         job=view.job,
@@ -203,12 +231,16 @@ async def task_view(manager: Manager, row: JobRow, task: int) -> TaskView | None
     )
 
 
-def _open_view(job: Job, task: int, state: TaskState, waiting: str, now: float) -> TaskView:
+def _open_view(manager: Manager, job: Job, task: int, state: TaskState, waiting: str, now: float) -> TaskView:
     flight = job.flights.get(task)
     if flight is not None:
         why = why_under_way(flight, now)
+    elif state in TERMINAL:
+        why = "its record waits to be saved"
+    elif state is TaskState.WAITING:
+        why = why_waiting(manager.machine, job, task, now)
     else:
-        why = "its record waits to be saved" if state in TERMINAL else waiting
+        why = why_paused(job) if state is TaskState.PAUSED else waiting
     if task in job.interruptions:
         times, last = job.interruptions[task]
         why += f"; was interrupted {times:,} time{'s' if times > 1 else ''} by its worker, the last time because {last}"
@@ -248,6 +280,7 @@ def _how_it_ended(outcome: Outcome) -> str:
         End.SIGNALLED: f"killed by signal {report.code}",
         End.TIMED_OUT: "exceeded its time limit",
         End.CANCELLED: "cancelled",
+        End.INTERRUPTED: "interrupted",
     }.get(report.end, str(report.end))
     return f"{words}: {report.note}" if report.note else words
 
@@ -294,9 +327,9 @@ def explain_job(manager: Manager, row: JobRow) -> Explanation:
         text = f"ended: {total.finished:,} finished, {total.failed:,} failed, {total.cancelled:,} cancelled"
         return Explanation(id=str(row.id), summary=text, reasons=[])
     now = manager.clock()
-    grouped: dict[tuple[TaskState, str], int] = {}
-    if job.ready:
-        grouped[TaskState.READY, why_waiting(manager.machine, job, now)] = len(job.ready)
+    grouped: dict[tuple[TaskState, str], int] = {
+        (state, text): count for state, count, text in why_resting(manager.machine, job, now)
+    }
     for flight in job.flights.values():
         text = (
             "runs"
@@ -363,6 +396,8 @@ def status(manager: Manager, who: Identity) -> Status:
         role=who.role,
         jobs=len(jobs),
         counts=Counts(
+            waiting=sum(c.waiting for c in each),
+            paused=sum(c.paused for c in each),
             ready=sum(c.ready for c in each),
             offered=sum(c.offered for c in each),
             running=sum(c.running for c in each),

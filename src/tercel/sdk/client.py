@@ -85,6 +85,11 @@ class AsyncClient:
             submission = msgspec.structs.replace(submission, key=os.urandom(16).hex())
         return await self._ask("POST", "/jobs", api.Submitted, body=submission)
 
+    async def submit_flow(self, jobs: Iterable[api.Submission], *, key: str = "") -> api.FlowSubmitted:
+        """Hand in jobs that may wait for one another (After -1 is the first of them), all or none."""
+        flow = api.Flow(jobs=list(jobs), key=key or os.urandom(16).hex())
+        return await self._ask("POST", "/flows", api.FlowSubmitted, body=flow)
+
     async def jobs(self, *, before: int | None = None, limit: int = 100, all: bool = False) -> api.JobList:
         """Jobs, newest first: unfinished ones, or with `all` ended ones too."""
         query: Query = {"before": before, "limit": limit, "all": all or None}
@@ -92,6 +97,10 @@ class AsyncClient:
 
     async def job(self, job: int) -> api.JobView:
         return await self._ask("GET", f"/jobs/{job}", api.JobView)
+
+    async def submission(self, job: int) -> api.Submission:
+        """The job as it was handed in: to be submitted again, perhaps changed."""
+        return await self._ask("GET", f"/jobs/{job}/submission", api.Submission)
 
     async def tasks(
         self,
@@ -129,11 +138,46 @@ class AsyncClient:
         selection = api.Selection(select=list(select), reason=reason)
         return await self._ask("POST", "/cancel", api.Counted, body=selection)
 
-    async def retry(self, select: Iterable[str], *, reason: str = "") -> api.Counted:
-        """Run failed and cancelled tasks again. The count is of those that will."""
-        selection = api.Selection(select=list(select), reason=reason)
+    async def retry(
+        self,
+        select: Iterable[str],
+        *,
+        reason: str = "",
+        all: bool = False,
+        mem_bytes: int | None = None,
+        time_limit_s: float | None = None,
+    ) -> api.Counted:
+        """Run tasks again that failed or (if they are named) were cancelled; with `all`, finished ones too.
+
+        The count is of those that will. From then on the job's tasks ask for as much memory and time as is said.
+        """
+        asked = api.Retry(
+            select=list(select), reason=reason, all=all, mem_bytes=mem_bytes, time_limit_s=time_limit_s
+        )
         # Not repeatable: a task that failed again in between would be run a third time.
-        return await self._ask("POST", "/retry", api.Counted, body=selection, repeatable=False)
+        return await self._ask("POST", "/retry", api.Counted, body=asked, repeatable=False)
+
+    async def hold(self, select: Iterable[str]) -> api.Counted:
+        """Start nothing more of these until they are released; what runs goes on."""
+        return await self._ask("POST", "/hold", api.Counted, body=api.Selection(select=list(select)))
+
+    async def release(self, select: Iterable[str]) -> api.Counted:
+        return await self._ask("POST", "/release", api.Counted, body=api.Selection(select=list(select)))
+
+    async def revise(
+        self,
+        select: Iterable[str],
+        *,
+        priority: int | None = None,
+        cpus: float | None = None,
+        mem_bytes: int | None = None,
+        time_limit_s: float | None = None,
+    ) -> api.Counted:
+        """Change what unfinished jobs ask for; None stays as it is. The count is of jobs."""
+        wish = api.Revision(
+            select=list(select), priority=priority, cpus=cpus, mem_bytes=mem_bytes, time_limit_s=time_limit_s
+        )
+        return await self._ask("POST", "/revise", api.Counted, body=wish)
 
     async def explain(self, task: str) -> api.Explanation:
         """Why a task (37.5) or the tasks of a job (37) are where they are."""
@@ -157,6 +201,19 @@ class AsyncClient:
     async def openapi(self) -> dict[str, object]:
         """The description of the manager's API."""
         return await self._ask("GET", "/openapi.json", dict[str, object])
+
+    # -- queues -------------------------------------------------------------------------------------------
+
+    async def queues(self) -> api.QueueList:
+        return await self._ask("GET", "/queues", api.QueueList)
+
+    async def set_queue(self, name: str, settings: api.QueueSettings) -> api.QueueView:
+        """Make a queue, or change it."""
+        return await self._ask("PUT", f"/queues/{quote(name, safe='')}", api.QueueView, body=settings)
+
+    async def remove_queue(self, name: str) -> api.Counted:
+        """Possible while nothing unfinished is in it."""
+        return await self._ask("DELETE", f"/queues/{quote(name, safe='')}", api.Counted)
 
     # -- tokens -------------------------------------------------------------------------------------------
 

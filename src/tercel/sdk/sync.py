@@ -85,6 +85,8 @@ class Client:
         self._thread: threading.Thread | None = None
 
     submit = _call(AsyncClient.submit)
+    submit_flow = _call(AsyncClient.submit_flow)
+    submission = _call(AsyncClient.submission)
     jobs = _call(AsyncClient.jobs)
     job = _call(AsyncClient.job)
     tasks = _call(AsyncClient.tasks)
@@ -92,6 +94,12 @@ class Client:
     logs = _iterate(AsyncClient.logs)
     cancel = _call(AsyncClient.cancel)
     retry = _call(AsyncClient.retry)
+    hold = _call(AsyncClient.hold)
+    release = _call(AsyncClient.release)
+    revise = _call(AsyncClient.revise)
+    queues = _call(AsyncClient.queues)
+    set_queue = _call(AsyncClient.set_queue)
+    remove_queue = _call(AsyncClient.remove_queue)
     explain = _call(AsyncClient.explain)
     status = _call(AsyncClient.status)
     pool = _call(AsyncClient.pool)

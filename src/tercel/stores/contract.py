@@ -15,8 +15,9 @@ from typing import Protocol
 
 from tercel.core.changes import Change, LiveJob, Loaded, SpanConcluded
 from tercel.core.intervals import Range
-from tercel.core.model import JobRow, Outcome, Report
+from tercel.core.model import Call, JobRow, Outcome, Report
 from tercel.core.states import TaskState
+from tercel.wire.api import ValueRow
 
 
 class Store(Protocol):
@@ -46,6 +47,9 @@ class Store(Protocol):
     def lines(self, job: int, first: int, last: int) -> list[str]:
         """The command lines of tasks first..last of a job that has them."""
 
+    def calls(self, job: int, first: int, last: int) -> list[Call]:
+        """The arguments of tasks first..last of a function's job."""
+
     def outcomes(
         self, job: int, *, ranges: Sequence[Range], states: Sequence[TaskState] = (), limit: int
     ) -> list[Outcome]:
@@ -65,6 +69,19 @@ class Store(Protocol):
         self, attempt: int, stream: str, *, first: int = 0, last: int | None = None
     ) -> list[bytes]:
         """The compressed pieces numbered first..last (to the end if None), in order."""
+
+    def values(self, job: int, *, ranges: Sequence[Range], limit: int, most_bytes: int) -> list[ValueRow]:
+        """How tasks ended and what their functions returned, in order of task number.
+
+        At most `limit` of them; fewer where values are so large that more would be far above `most_bytes`, but at least
+        one if there is any.
+        """
+
+    def value_piece_count(self, key: str) -> int:
+        """Of how many pieces an uploaded value consists; 0 if it is not there, or not wholly."""
+
+    def value_pieces(self, key: str, first: int, last: int) -> list[bytes]:
+        """The compressed pieces numbered first..last of an uploaded value, in order."""
 
 
 def unattempted(span: SpanConcluded, task: int) -> Outcome:

@@ -12,6 +12,7 @@ It is meant to be obviously right and cheap for small jobs; nothing here is tune
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
+from typing import TypeVar
 
 import msgspec
 
@@ -36,11 +37,15 @@ from tercel.core.changes import (
     SpanConcluded,
     TokenAdded,
     TokenRevoked,
+    ValueKept,
 )
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import End, JobRow, Lease, Outcome, QueueRow, Token
+from tercel.core.model import Call, End, JobRow, Lease, Outcome, QueueRow, Token
 from tercel.core.states import TaskState
 from tercel.stores.contract import Store, needed_by, unattempted
+from tercel.wire.api import ValueRow
+
+T = TypeVar("T")
 
 
 class _Tasks:
@@ -118,6 +123,9 @@ class MemoryStore(Store):
         self._lines: dict[int, tuple[str, ...]] = {}
         self._edges: dict[int, tuple[Edge, ...]] = {}
         self._queues: dict[str, QueueRow] = {}
+        self._calls: dict[int, tuple[Call, ...]] = {}
+        self._values: defaultdict[str, dict[int, tuple[bytes, bool]]] = defaultdict(dict)
+        """By key and number: a piece, and whether it is the last."""
         self._tasks: defaultdict[int, _Tasks] = defaultdict(_Tasks)
         self._leases: dict[int, Lease] = {}
         self._segments: defaultdict[tuple[int, str], dict[int, bytes]] = defaultdict(dict)
@@ -186,10 +194,11 @@ class MemoryStore(Store):
             case Reopened(job, ranges):
                 for first, last in ranges:
                     self._tasks[job].reopen(first, last)
-            case JobAdded(row, lines, edges):
+            case JobAdded(row, lines, calls, edges):
                 if row.id not in self._jobs:
                     self._keep(row)
                     self._lines[row.id] = lines
+                    self._calls[row.id] = calls
                     self._edges[row.id] = edges
             case JobRevised(job, spec, held):
                 self._keep(msgspec.structs.replace(self._jobs[job], spec=spec, held=held))
@@ -203,6 +212,8 @@ class MemoryStore(Store):
                 self._keep(_ended(self._jobs[job], None, 0, 0, 0))
             case OutputKept(attempt, stream, number, data):
                 self._segments[attempt, stream][number] = data
+            case ValueKept(key, number, data, last):
+                self._values[key][number] = (data, last)
             case TokenAdded(token):
                 self._tokens[token.id] = token
             case TokenRevoked(token_id):
@@ -246,17 +257,11 @@ class MemoryStore(Store):
 
     def lines(self, job: int, first: int, last: int) -> list[str]:
         with self._lock:
-            row, lines = self._jobs.get(job), self._lines.get(job, ())
-        if row is None or not lines:
-            return []
-        found: list[str] = []
-        passed = 0  # tasks of the ranges before this one
-        for low, high in row.ranges:
-            start, end = max(first, low), min(last, high)
-            if start <= end:
-                found += lines[passed + start - low : passed + end - low + 1]
-            passed += high - low + 1
-        return found
+            return _of_tasks(self._jobs.get(job), self._lines.get(job, ()), first, last)
+
+    def calls(self, job: int, first: int, last: int) -> list[Call]:
+        with self._lock:
+            return _of_tasks(self._jobs.get(job), self._calls.get(job, ()), first, last)
 
     def outcomes(
         self, job: int, *, ranges: Sequence[Range], states: Sequence[TaskState] = (), limit: int
@@ -287,6 +292,46 @@ class MemoryStore(Store):
         with self._lock:
             pieces = sorted(self._segments.get((attempt, stream), {}).items())
         return [data for number, data in pieces if first <= number and (last is None or number <= last)]
+
+    def values(self, job: int, *, ranges: Sequence[Range], limit: int, most_bytes: int) -> list[ValueRow]:
+        rows: list[ValueRow] = []
+        size = 0
+        for outcome in self.outcomes(job, ranges=ranges, limit=limit):
+            if size >= most_bytes:
+                break
+            report = outcome.report
+            kept = report.value
+            value = None if kept is None or kept.segments else kept.inline
+            length = 0 if kept is None else kept.kept_bytes
+            rows.append(
+                (report.task, str(outcome.state), str(report.end), report.code, report.note, value, length)
+            )
+            size += len(value or b"")
+        return rows
+
+    def value_piece_count(self, key: str) -> int:
+        with self._lock:
+            ends = [number for number, (_, last) in self._values.get(key, {}).items() if last]
+        return min(ends) + 1 if ends else 0
+
+    def value_pieces(self, key: str, first: int, last: int) -> list[bytes]:
+        with self._lock:
+            pieces = sorted(self._values.get(key, {}).items())
+        return [data for number, (data, _) in pieces if first <= number <= last]
+
+
+def _of_tasks(row: JobRow | None, items: Sequence[T], first: int, last: int) -> list[T]:
+    """Those of tasks first..last, of what each task of a job has."""
+    if row is None or not items:
+        return []
+    found: list[T] = []
+    passed = 0  # tasks of the ranges before this one
+    for low, high in row.ranges:
+        start, end = max(first, low), min(last, high)
+        if start <= end:
+            found += items[passed + start - low : passed + end - low + 1]
+        passed += high - low + 1
+    return found
 
 
 def _ended(row: JobRow, at: float | None, finished: int, failed: int, cancelled: int) -> JobRow:

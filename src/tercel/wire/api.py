@@ -3,14 +3,26 @@
 Paths (all under /v1, all but /v1/health and /v1/openapi.json need `Authorization: Bearer <token>`; a parameter or field
 that is not known is refused):
 
-    POST /jobs              Submission -> Submitted        201; 200 if this key was submitted before
+    POST /jobs              Submission -> Submitted        201; 200 if this key was submitted before; JSON or msgpack
+    POST /flows             Flow -> FlowSubmitted          as POST /jobs, for several jobs that may wait for one another
     GET  /jobs              -> JobList                     ?before=ID&limit=N&all=true (ended ones too); newest first
     GET  /jobs/ID           -> JobView
+    GET  /jobs/ID/submission  -> Submission                as it was handed in, and revised since
     GET  /jobs/ID/tasks     -> TaskList                    ?tasks=0-9,12&state=failed&after=N&limit=N&outputs=true
     GET  /jobs/ID/tasks/N   -> TaskView                    every attempt, outputs' sizes
     GET  /jobs/ID/tasks/N/logs   -> bytes                  ?stream=out|err&follow=true (chunked until the task has ended)
+    GET  /jobs/ID/values    -> msgpack list of ValueRow    ?tasks=0-999: how those of them that ended did, by number;
+                               of large pages a part: ask again for the others
+    PUT  /values/KEY        bytes -> Stored                KEY is b and the content's SHA-256 in hex; 4 GiB at most
+    GET  /values/KEY        -> bytes                       of such a one, or of what a task returned: t37.4
     POST /cancel            Selection -> Counted           tasks that ended by this
-    POST /retry             Selection -> Counted           tasks that will run again
+    POST /retry             Retry -> Counted               tasks that will run again
+    POST /hold              Selection -> Counted           tasks that are held by this
+    POST /release           Selection -> Counted           tasks that were held
+    POST /revise            Revision -> Counted            jobs whose priority or needs are others now
+    GET  /queues            -> QueueList
+    PUT  /queues/NAME       QueueSettings -> QueueView     makes it if there is none
+    DELETE /queues/NAME     -> Counted                     if nothing unfinished is in it
     GET  /explain           -> Explanation                 ?task=37.5 or ?task=37
     GET  /status            -> Status
     GET  /pool              -> Pool
@@ -29,8 +41,9 @@ from typing import Any
 
 import msgspec
 
+from tercel.core.changes import Edge
 from tercel.core.intervals import Range
-from tercel.core.model import JobSpec, Role, WorkerState
+from tercel.core.model import After, Call, JobSpec, Role, WorkerState
 from tercel.core.states import TaskState
 
 SCHEMA = 1
@@ -42,12 +55,27 @@ class Submission(JobSpec, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """One shell command line per task."""
     items: list[str] | None = None
     """One JSON object per task, as text, for the holes of argv or line: {"name": "a", "size": 3}."""
+    calls: list[Call] | None = None
+    """The arguments of each task, for a job with a function."""
+    edges: list[Edge] | None = None
+    """[task, job, first, last]: this task waits for tasks first to last of that job; 0 is the job itself."""
     key: str = ""
     """Any text of the client's: sending the same key again gives the same job instead of a second one."""
 
 
+class Flow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Jobs that are accepted together or not at all. -1 in `after` is the first of them, -2 the second, …"""
+
+    jobs: list[Submission]
+    key: str = ""
+    """As of a submission."""
+
+
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """How many tasks are in each state; they add up to `tasks` of the job."""
+
+    waiting: int = 0
+    paused: int = 0
 
     ready: int = 0
     offered: int = 0
@@ -63,6 +91,11 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     repeated: bool = False
     """True if a job with this key was there already."""
+
+
+class FlowSubmitted(msgspec.Struct, frozen=True, kw_only=True):
+    jobs: list[Submitted]
+    """In the order they were given."""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +115,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_s: float
     retries: int
     cwd: str
+    queue: str = ""
+    flow: int = 0
+    """The first job of the flow that it belongs to; 0: none."""
+    after: list[After] = []
+    max_fails: str = ""
     template: bool = False
     """The command has holes, filled for each task from its point."""
     grid: str = ""
@@ -142,10 +180,84 @@ class TaskList(msgspec.Struct, frozen=True, kw_only=True):
     """More follow: ask again with `after` = the last task's number. With outputs, large ones end a page early."""
 
 
+ValueRow = tuple[int, str, str, int, str, bytes | None, int]
+"""How one task of a function ended: task, state, end, code, note, value, size of the value.
+
+The value is what the function returned (finished) or raised (failed), pickled; None if there is none (size 0) or if it is
+large: then GET /values/t37.4 gives it.
+"""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that is there now."""
+
+    key: str
+    repeated: bool = False
+    """True if it was there already."""
+
+
 class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     select: list[str]
     """37, 37.99, 37.0-9, all, last."""
     reason: str = ""
+    unstarted: bool = False
+    """To cancel: only tasks that have not begun, as far as the manager knows."""
+
+
+class Retry(Selection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    all: bool = False
+    """Everything that has ended, finished tasks too; else of a whole job what failed, of named tasks what did not finish."""
+    mem_bytes: int | None = None
+    """From now on the job's tasks ask for so much."""
+    time_limit_s: float | None = None
+
+
+class Revision(Selection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to change about whole jobs; None stays as it is."""
+
+    priority: int | None = None
+    cpus: float | None = None
+    mem_bytes: int | None = None
+    time_limit_s: float | None = None
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to change about a queue (or be other than the defaults, of a new one); None stays as it is."""
+
+    weight: float | None = None
+    max_running: int | None = None
+    max_queued: int | None = None
+    user_max: int | None = None
+    paused: bool | None = None
+    reason: str = ""
+    """Why it is paused."""
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    owner: str
+    weight: float
+    max_running: int
+    max_queued: int
+    user_max: int
+    paused: str
+    """By whom and why, if it is."""
+    jobs: int
+    """Unfinished ones."""
+    ready: int
+    waiting: int
+    running: int
+    """Under way: offered or running."""
+    usage: float
+    """Processor seconds it has had lately: what is long ago counts less."""
+    share: float
+    """Its part of what all queues have had lately, 0 to 1."""
+    fair: float
+    """The part it should have of what those with unfinished jobs get."""
+
+
+class QueueList(msgspec.Struct, frozen=True, kw_only=True):
+    queues: list[QueueView]
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):

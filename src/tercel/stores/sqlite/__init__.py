@@ -6,7 +6,8 @@
     connections   one writer, any number of readers, and who owns the file
     writing       a batch of changes -> few statements with many rows
     jobs          job rows
-    lines         command lines in chunks
+    chunks        what each task has of its own (lines, calls), many to a row
+    values        uploaded values; and of many tasks at once what functions returned
     outcomes      how tasks ended: records, spans, history
     ranges        task numbers -> ranges
     faults        SQLite's errors -> ours, by blame

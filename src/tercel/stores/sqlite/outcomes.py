@@ -32,10 +32,10 @@ END_CODES = {
     End.INTERRUPTED: 6,
     End.SKIPPED: 7,
 }
-_STATES = {code: state for state, code in STATE_CODES.items()}
-_ENDS = {code: end for end, code in END_CODES.items()}
+STATES = {code: state for state, code in STATE_CODES.items()}
+ENDS = {code: end for end, code in END_CODES.items()}
 
-_ALL_STATES = sum(1 << code for code in _STATES)
+ALL_STATES = sum(1 << code for code in STATES)
 _FINISHED = 1 << STATE_CODES[TaskState.FINISHED]
 
 TASKS_AT_ONCE = 100_000
@@ -45,7 +45,22 @@ CACHED_WORKERS = 10_000
 """Pilots come and go under new names for years."""
 
 OutcomeColumns = tuple[
-    int, int, int, int, str, int, int, float, float, float, float, int, str | None, bytes | None, bytes | None
+    int,
+    int,
+    int,
+    int,
+    str,
+    int,
+    int,
+    float,
+    float,
+    float,
+    float,
+    int,
+    str | None,
+    bytes | None,
+    bytes | None,
+    bytes | None,
 ]
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -165,9 +180,9 @@ def _rows(outcomes: list[Outcome], workers: WorkerIds) -> list[tuple[object, ...
 def _keep_outputs(connection: sqlite3.Connection, outcomes: list[Outcome]) -> None:
     reports = [outcome.report for outcome in outcomes]
     rows = [
-        (report.attempt, report.out and _encode(report.out), report.err and _encode(report.err))
+        (report.attempt, *[kept and _encode(kept) for kept in (report.out, report.err, report.value)])
         for report in reports
-        if report.out is not None or report.err is not None
+        if report.out is not None or report.err is not None or report.value is not None
     ]
     if rows:
         connection.executemany(queries.OUTPUT_ADD, rows)
@@ -186,7 +201,7 @@ def outcomes(
 ) -> list[Outcome]:
     wanted = sum({1 << STATE_CODES[state] for state in states if state in STATE_CODES})
     if not states:
-        wanted = _ALL_STATES
+        wanted = ALL_STATES
     query = queries.OUTCOMES if wanted & _FINISHED else queries.OUTCOMES_UNSUCCESSFUL
     found: list[Outcome] = []
     for first, last in IntervalSet(ranges).ranges():
@@ -204,7 +219,7 @@ def outcomes(
 def _told(job: int, span: tuple[int, int, int, float, str, int], first: int, last: int) -> Iterator[Outcome]:
     """A span's tasks among first..last, one by one, as many as are asked for."""
     start, last_of_span, state, at, reason, end = span
-    whole = SpanConcluded(job, start, last_of_span, _STATES[state], at, reason, _ENDS[end])
+    whole = SpanConcluded(job, start, last_of_span, STATES[state], at, reason, ENDS[end])
     for task in range(max(first, start), min(last, last_of_span) + 1):
         yield unattempted(whole, task)
 
@@ -242,14 +257,15 @@ def failures(connection: sqlite3.Connection, job: int) -> dict[int, int]:
 
 
 def _outcome(columns: OutcomeColumns) -> Outcome:
-    job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, rss, note, out, err = (
-        columns
-    )
+    job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, rss, note = columns[
+        :13
+    ]
+    out, err, value = columns[13:]
     report = Report(
         job,
         task,
         attempt,
-        _ENDS[end],
+        ENDS[end],
         code,
         started_at,
         wall_s,
@@ -258,5 +274,6 @@ def _outcome(columns: OutcomeColumns) -> Outcome:
         note or "",
         None if out is None else _decode_output(out),
         None if err is None else _decode_output(err),
+        None if value is None else _decode_output(value),
     )
-    return Outcome(_STATES[state], worker, ended_at, report)
+    return Outcome(STATES[state], worker, ended_at, report)

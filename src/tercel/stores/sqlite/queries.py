@@ -82,11 +82,15 @@ JOBS_UNFINISHED = """
 JOB_REVISE = "UPDATE job SET spec = ?, held = ? WHERE id = ?"
 JOB_NEXT = "SELECT coalesce(max(id), 0) + 1 FROM job"
 
-# --- lines
+# --- lines and calls
 
 LINES_ADD = "INSERT OR REPLACE INTO line_chunk (job, first, lines) VALUES (?, ?, ?)"
 LINES_AT = "SELECT first, lines FROM line_chunk WHERE job = ? AND first <= ? ORDER BY first DESC LIMIT 1"
 LINES_AFTER = "SELECT first, lines FROM line_chunk WHERE job = ? AND first > ? ORDER BY first LIMIT 1"
+
+CALLS_ADD = "INSERT OR REPLACE INTO call_chunk (job, first, calls) VALUES (?, ?, ?)"
+CALLS_AT = "SELECT first, calls FROM call_chunk WHERE job = ? AND first <= ? ORDER BY first DESC LIMIT 1"
+CALLS_AFTER = "SELECT first, calls FROM call_chunk WHERE job = ? AND first > ? ORDER BY first LIMIT 1"
 
 # --- needs and queues
 
@@ -128,7 +132,7 @@ HISTORY_ADD = """
         (job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, max_rss_bytes, note, spent)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-OUTPUT_ADD = "INSERT OR REPLACE INTO output (attempt, out, err) VALUES (?, ?, ?)"
+OUTPUT_ADD = "INSERT OR REPLACE INTO output (attempt, out, err, value) VALUES (?, ?, ?, ?)"
 
 REOPEN: tuple[str, ...] = (
     "UPDATE history SET spent = 0 WHERE job = :job AND task BETWEEN :first AND :last AND spent = 1",
@@ -167,7 +171,7 @@ SPAN_ADD = (
 
 OUTCOMES = """
     SELECT o.job, o.task, o.attempt, o.state, worker.name, o.end, o.code, o.started_at, o.ended_at, o.wall_s, o.cpu_s,
-        o.max_rss_bytes, o.note, output.out, output.err
+        o.max_rss_bytes, o.note, output.out, output.err, output.value
     FROM outcome AS o
         CROSS JOIN worker ON worker.id = o.worker
         LEFT JOIN output ON output.attempt = o.attempt
@@ -177,7 +181,7 @@ OUTCOMES = """
 """`:states` has bit n set where state code n is wanted. CROSS JOIN fixes the order of the loops."""
 OUTCOMES_UNSUCCESSFUL = """
     SELECT o.job, o.task, o.attempt, o.state, worker.name, o.end, o.code, o.started_at, o.ended_at, o.wall_s, o.cpu_s,
-        o.max_rss_bytes, o.note, output.out, output.err
+        o.max_rss_bytes, o.note, output.out, output.err, output.value
     FROM outcome AS o INDEXED BY outcome_unsuccessful
         CROSS JOIN worker ON worker.id = o.worker
         LEFT JOIN output ON output.attempt = o.attempt
@@ -192,7 +196,7 @@ SPANS = """
 """
 HISTORY = """
     SELECT h.job, h.task, h.attempt, h.state, worker.name, h.end, h.code, h.started_at, h.ended_at, h.wall_s, h.cpu_s,
-        h.max_rss_bytes, h.note, output.out, output.err
+        h.max_rss_bytes, h.note, output.out, output.err, output.value
     FROM history AS h
         CROSS JOIN worker ON worker.id = h.worker
         LEFT JOIN output ON output.attempt = h.attempt
@@ -228,6 +232,23 @@ FAILURES = """
     GROUP BY h.task
 """
 """Retries spent by tasks that have not ended."""
+
+# --- values
+
+VALUE_ADD = "INSERT OR REPLACE INTO value_piece (key, number, data, last) VALUES (?, ?, ?, ?)"
+VALUE_LAST = "SELECT min(number) FROM value_piece WHERE key = ? AND last"
+"""The first that is marked: what an upload that came to nothing left behind it does not count."""
+VALUE_PIECES = "SELECT data FROM value_piece WHERE key = ? AND number BETWEEN ? AND ? ORDER BY number"
+
+VALUES_RETURNED = """
+    SELECT group_concat(row, ';') FROM (
+        SELECT o.task || ',' || o.state || ',' || o.end || ',' || o.code || ',' || hex(o.note) || ','
+            || hex(output.value) AS row
+        FROM outcome AS o LEFT JOIN output ON output.attempt = o.attempt
+        WHERE o.job = :job AND o.task BETWEEN :first AND :last ORDER BY o.task LIMIT :limit
+    )
+"""
+"""Rows separated by semicolons, their columns by commas, in one row; bytes and text in hex, empty if there are none."""
 
 # --- output segments and tokens
 

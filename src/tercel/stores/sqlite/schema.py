@@ -3,13 +3,13 @@
 A fresh file gets SCHEMA at once; an older one every script in MIGRATIONS from its version on. Both must end
 alike: tests/conformance/test_stores.py compares them, starting from each version that was ever released.
 
-    job ---< line_chunk
+    job ---< line_chunk, call_chunk
      |----< outcome >---- output (by attempt), output_segment (by attempt)
      |----< history >---- the same
      |----< span
      |----< lease >------ worker ---- also named by outcome and history
      |----< job_edge, job_need
-    epoch, token, queue   stand alone
+    epoch, token, queue, value_piece   stand alone
 """
 
 import sqlite3
@@ -58,6 +58,14 @@ SCHEMA: tuple[str, ...] = (
         job INTEGER NOT NULL,
         first INTEGER NOT NULL,  -- the task of the first line; the others follow without a gap
         lines BLOB NOT NULL,     -- msgpack of [line, ...]
+        PRIMARY KEY (job, first)
+    )
+    """,
+    """
+    CREATE TABLE call_chunk (
+        job INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        calls BLOB NOT NULL,     -- msgpack of [Call, ...]
         PRIMARY KEY (job, first)
     )
     """,
@@ -150,7 +158,8 @@ SCHEMA: tuple[str, ...] = (
     CREATE TABLE output (
         attempt INTEGER PRIMARY KEY,
         out BLOB,  -- msgpack of Output
-        err BLOB
+        err BLOB,
+        value BLOB
     )
     """,
     """
@@ -160,6 +169,16 @@ SCHEMA: tuple[str, ...] = (
         number INTEGER NOT NULL,
         data BLOB NOT NULL,
         PRIMARY KEY (attempt, stream, number)
+    )
+    """,
+    # Uploaded by clients; named by what it contains.
+    """
+    CREATE TABLE value_piece (
+        key TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        last INTEGER NOT NULL,   -- 1: the value is whole, and this is its end
+        PRIMARY KEY (key, number)
     )
     """,
     """
@@ -182,6 +201,24 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         "CREATE TABLE job_edge (job INTEGER PRIMARY KEY, edges BLOB NOT NULL)",
         "CREATE TABLE job_need (needed INTEGER NOT NULL, job INTEGER NOT NULL, PRIMARY KEY (needed, job)) WITHOUT ROWID",
         "CREATE TABLE queue (name TEXT PRIMARY KEY, row BLOB NOT NULL)",
+        """
+        CREATE TABLE call_chunk (
+            job INTEGER NOT NULL,
+            first INTEGER NOT NULL,
+            calls BLOB NOT NULL,
+            PRIMARY KEY (job, first)
+        )
+        """,
+        "ALTER TABLE output ADD COLUMN value BLOB",
+        """
+        CREATE TABLE value_piece (
+            key TEXT NOT NULL,
+            number INTEGER NOT NULL,
+            data BLOB NOT NULL,
+            last INTEGER NOT NULL,
+            PRIMARY KEY (key, number)
+        )
+        """,
     ),
 }
 """The statements that make a file of this version one of the next."""

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from tercel.core.changes import Change, LiveJob, Loaded
 from tercel.core.intervals import Range
-from tercel.core.model import JobRow, Lease, Outcome, Role, Token
+from tercel.core.model import Call, JobRow, Lease, Outcome, Role, Token
 from tercel.core.states import TaskState
 from tercel.stores.contract import Store, needed_by
-from tercel.stores.sqlite import faults, jobs, outcomes, queries, writing
+from tercel.stores.sqlite import faults, jobs, outcomes, queries, values, writing
+from tercel.stores.sqlite.chunks import CALLS, LINES, Chunks
 from tercel.stores.sqlite.connections import Ownership, Readers, open_writer
-from tercel.stores.sqlite.lines import Lines
 from tercel.stores.sqlite.outcomes import WorkerIds
+from tercel.wire.api import ValueRow
 
 _MOST = 2**63 - 1
 """The largest number SQLite knows. No id comes near it."""
@@ -42,7 +43,8 @@ class SqliteStore(Store):
             raise
         self._workers = WorkerIds(self._writer)
         self._readers = Readers(self._path)
-        self._lines = Lines(self._readers)
+        self._lines = Chunks(self._readers, LINES)
+        self._calls = Chunks(self._readers, CALLS)
         self._spoilt = False
         """What is in the transaction was to be undone and could not be."""
         self._closed = False
@@ -153,6 +155,9 @@ class SqliteStore(Store):
     def lines(self, job: int, first: int, last: int) -> list[str]:
         return self._lines.of(_known(job), _known(first), _known(last))
 
+    def calls(self, job: int, first: int, last: int) -> list[Call]:
+        return self._calls.of(_known(job), _known(first), _known(last))
+
     def outcomes(
         self, job: int, *, ranges: Sequence[Range], states: Sequence[TaskState] = (), limit: int
     ) -> list[Outcome]:
@@ -177,6 +182,19 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             found = connection.execute(queries.SEGMENTS, where)
             return [data for (data,) in found]
+
+    def values(self, job: int, *, ranges: Sequence[Range], limit: int, most_bytes: int) -> list[ValueRow]:
+        known = [(_known(first), _known(last)) for first, last in ranges]
+        with self._readers.snapshot() as connection:
+            return values.returned(connection, _known(job), ranges=known, limit=limit, most_bytes=most_bytes)
+
+    def value_piece_count(self, key: str) -> int:
+        with self._readers.snapshot() as connection:
+            return values.count(connection, key)
+
+    def value_pieces(self, key: str, first: int, last: int) -> list[bytes]:
+        with self._readers.snapshot() as connection:
+            return values.pieces(connection, key, _known(first), _known(last))
 
 
 def _live(connection: sqlite3.Connection, row: JobRow) -> LiveJob:

@@ -30,8 +30,9 @@ from tercel.core.changes import (
     SpanConcluded,
     TokenAdded,
     TokenRevoked,
+    ValueKept,
 )
-from tercel.stores.sqlite import jobs, lines, outcomes, queries
+from tercel.stores.sqlite import chunks, jobs, outcomes, queries, values
 from tercel.stores.sqlite.outcomes import WorkerIds
 
 
@@ -42,6 +43,7 @@ class _Stretch:
         self.reopened: list[Reopened] = []
         self.added: list[JobAdded] = []
         self.kept: list[OutputKept] = []
+        self.values: list[ValueKept] = []
         self.leased: list[Leased] = []
         self.closed: list[LeaseClosed] = []
         self.spent: list[AttemptSpent | AttemptLost] = []
@@ -55,6 +57,7 @@ class _Stretch:
             Reopened: self.reopened.append,
             JobAdded: self.added.append,
             OutputKept: self.kept.append,
+            ValueKept: self.values.append,
             Leased: self.leased.append,
             LeaseClosed: self.closed.append,
             AttemptSpent: self.spent.append,
@@ -94,12 +97,14 @@ def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch
         outcomes.reopen(connection, stretch.reopened)
     if stretch.added:
         jobs.add(connection, stretch.added)
-        lines.add(connection, stretch.added)
+        chunks.add(connection, stretch.added)
     if stretch.kept:
         connection.executemany(
             queries.SEGMENT_ADD,
             [(piece.attempt, piece.stream, piece.number, piece.data) for piece in stretch.kept],
         )
+    if stretch.values:
+        values.keep(connection, stretch.values)
     if stretch.leased:
         connection.executemany(
             queries.LEASE_ADD,

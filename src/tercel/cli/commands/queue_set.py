@@ -1,0 +1,27 @@
+"""tercel queue set"""
+
+import click
+
+from tercel.cli.lazy import Command
+from tercel.cli.queueing import change_queue, queue_options
+from tercel.cli.screen import Screen
+from tercel.wire.api import QueueSettings
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="NAME")
+@queue_options
+@click.pass_obj
+def command(
+    screen: Screen,
+    name: str,
+    weight: float | None,
+    max_running: int | None,
+    max_queued: int | None,
+    user_max: int | None,
+) -> None:
+    """Change a queue; what is not named stays as it is."""
+    settings = QueueSettings(
+        weight=weight, max_running=max_running, max_queued=max_queued, user_max=user_max
+    )
+    change_queue(screen, name, settings, new=False)

@@ -1,0 +1,33 @@
+"""A job by its number, as its owner may see it."""
+
+from tercel.core.errors import NotFound, PassingFault
+from tercel.core.model import JobRow
+from tercel.manager.access import Identity
+from tercel.manager.service import Manager
+
+SETTLINGS = 5
+"""How often a job that comes and goes (retried while somebody looks) is waited for."""
+
+
+def find_job(manager: Manager, who: Identity, id: int, field: str = "job") -> JobRow:
+    """The job, if it exists and the caller may see it; to others it does not exist."""
+    job = manager.machine.jobs.get(id)
+    row = job.row if job is not None else manager.store.job(id) if id < 2**62 else None
+    if row is None or not who.may_see(row):
+        raise NotFound(f"there is no job {id} (or it is not yours): see `tercel list`", field)
+    return row
+
+
+async def standing(manager: Manager, who: Identity, id: int, field: str = "job") -> JobRow:
+    """As `find_job`; and if the machine does not know it (any more), the row tells how it ended.
+
+    A job leaves the machine when its last task ends, a moment before the disk knows. Whoever looked in between
+    would find it nowhere: nothing unfinished, nothing ended.
+    """
+    for _ in range(SETTLINGS):
+        if id not in manager.machine.jobs:
+            await manager.settled()
+        row = find_job(manager, who, id, field)
+        if id in manager.machine.jobs or row.ended_at is not None:
+            return row
+    raise PassingFault(f"how job {id} stands is being saved: ask again. {manager.trouble}".strip())
