@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tercel.cli.sources import expand_glob, read_values
+from tercel.cli.sweeping import outside
 from tercel.core.commands import parse_size, parse_time
 from tercel.core.errors import UsageError
 from tercel.core.grids import Grid
@@ -51,12 +51,14 @@ def changed(job: Submission, settings: Iterable[str]) -> Submission:
             job = msgspec.structs.replace(job, **{field: read(value)})
         else:
             known = [axis.name for axis in job.grid.axes] if job.grid is not None else []
-            raise UsageError(f"--set {name}: there is {', '.join([*known, *_FIELDS])}, and no {name!r}", "set")
+            raise UsageError(
+                f"--set {name}: there is {', '.join([*known, *_FIELDS])}, and no {name!r}", "set"
+            )
     return job
 
 
 def _with_axis(grid: Grid, setting: str) -> Grid:
-    axis = parse_axis(setting, read_values, expand_glob)
+    axis = parse_axis(setting, outside("."))
     return msgspec.structs.replace(
         grid, axes=tuple(axis if old.name == axis.name else old for old in grid.axes)
     )

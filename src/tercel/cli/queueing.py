@@ -16,10 +16,21 @@ from tercel.wire.api import QueueSettings, QueueView
 F = TypeVar("F", bound=Callable[..., object])
 
 _OPTIONS = (
-    click.option("--weight", type=float, metavar="W", help="Its share of a busy pool, relative to others.  [default: 1]"),
-    click.option("--max-running", type=int, metavar="N", help="At most N of its tasks under way; 0: no limit."),
-    click.option("--max-queued", type=int, metavar="N", help="Jobs beyond N unfinished tasks stand back; 0: no limit."),
-    click.option("--user-max", type=int, metavar="N", help="At most N tasks of one user under way; 0: no limit."),
+    click.option(
+        "--weight",
+        type=float,
+        metavar="W",
+        help="Its share of a busy pool, relative to others.  [default: 1]",
+    ),
+    click.option(
+        "--max-running", type=int, metavar="N", help="At most N of its tasks under way; 0: no limit."
+    ),
+    click.option(
+        "--max-queued", type=int, metavar="N", help="Jobs beyond N unfinished tasks stand back; 0: no limit."
+    ),
+    click.option(
+        "--user-max", type=int, metavar="N", help="At most N tasks of one user under way; 0: no limit."
+    ),
 )
 
 
@@ -35,7 +46,9 @@ def change_queue(screen: Screen, name: str, settings: QueueSettings, *, new: boo
     async def ask(client: AsyncClient) -> None:
         names = {queue.name for queue in (await client.queues()).queues}
         if new and name in names:
-            raise UsageError(f"there is a queue {name} already: `tercel queue set {name}` changes it", "queue")
+            raise UsageError(
+                f"there is a queue {name} already: `tercel queue set {name}` changes it", "queue"
+            )
         if not new and name not in names:
             raise NotFound(f"there is no queue {name}: see `tercel queue list`", "queue")
         view = await client.set_queue(name, settings)

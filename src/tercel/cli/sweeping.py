@@ -7,7 +7,7 @@ from typing import Any
 from tercel.cli.jobflags import given_words, program
 from tercel.core.errors import UsageError
 from tercel.core.grids import Grid
-from tercel.core.gridtext import parse_axis, parse_grid_file
+from tercel.core.gridtext import Outside, parse_axis, parse_grid_file
 from tercel.core.points import CommandTemplate
 from tercel.sdk.files import Draft
 from tercel.sdk.files.drafts import make_draft
@@ -30,9 +30,14 @@ def read_sweep(words: Sequence[str], argv: Sequence[str], zipped: bool, flags: M
     if not names:
         lacking = "" if argv else f", nor is there a file {words[0]}"
         raise UsageError(f"nothing to sweep over: there is no NAME=VALUES, as in C=0.1,1,10{lacking}", "grid")
-    outside = values_of(Path(), str(given["cwd"].value) if "cwd" in given else ".")
-    grid = Grid(axes=tuple(parse_axis(text, outside) for text in names), zipped=zipped)
+    files = outside(str(given["cwd"].value) if "cwd" in given else ".")
+    grid = Grid(axes=tuple(parse_axis(text, files) for text in names), zipped=zipped)
     return _draft(given, program(command), grid)
+
+
+def outside(cwd: str) -> Outside:
+    """Values from files, for tasks that run in this directory."""
+    return values_of(Path(), cwd)
 
 
 def _draft(given: Words, command: str | list[str], grid: Grid) -> Draft:

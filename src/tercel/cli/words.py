@@ -51,9 +51,7 @@ def cpus(number: float) -> str:
 
 
 def total(counts: Counts) -> int:
-    return (
-        counts.waiting + counts.paused + counts.ready + counts.offered + counts.running + ended(counts)
-    )
+    return counts.waiting + counts.paused + counts.ready + counts.offered + counts.running + ended(counts)
 
 
 def ended(counts: Counts) -> int:

@@ -25,6 +25,8 @@ def command(screen: Screen, select: tuple[str, ...]) -> None:
         screen.emit({"held": done.count})
         screen.tell(f"{count(done.count, 'task')} held")
         if not done.count:
-            screen.note("no chosen task waits: those under way go on, the others have ended or are held already")
+            screen.note(
+                "no chosen task waits: those under way go on, the others have ended or are held already"
+            )
 
     talk(screen, ask)

@@ -21,7 +21,5 @@ def command(
     user_max: int | None,
 ) -> None:
     """Make a queue. Jobs join it with --queue NAME."""
-    settings = QueueSettings(
-        weight=weight, max_running=max_running, max_queued=max_queued, user_max=user_max
-    )
+    settings = QueueSettings(weight=weight, max_running=max_running, max_queued=max_queued, user_max=user_max)
     change_queue(screen, name, settings, new=True)

@@ -12,7 +12,9 @@ from tercel.sdk.client import AsyncClient
 
 @click.command(cls=Command)
 @click.argument("select", metavar="SELECT...", nargs=-1, required=True)
-@click.option("--to", "priority", type=int, required=True, metavar="N", help="0 is most urgent; 1000 is usual.")
+@click.option(
+    "--to", "priority", type=int, required=True, metavar="N", help="0 is most urgent; 1000 is usual."
+)
 @click.pass_obj
 def command(screen: Screen, select: tuple[str, ...], priority: int) -> None:
     """Give unfinished jobs another priority within their queue.

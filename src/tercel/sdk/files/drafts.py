@@ -13,6 +13,7 @@ from tercel.core.commands import check_spec
 from tercel.core.errors import UsageError
 from tercel.core.grids import Grid
 from tercel.core.intervals import Range
+from tercel.core.rules import check_rules
 from tercel.sdk.files.directories import directory
 from tercel.sdk.files.items import read_items
 from tercel.sdk.files.keys import BY_FIELD, BY_NAME, WHAT_IS_RUN
@@ -88,6 +89,7 @@ def make_draft(
     submission = Submission(**fields)  # type: ignore[arg-type]
     try:
         ranges, _ = check_spec(submission, submission.lines, items=submission.items)
+        check_rules(submission)
     except UsageError as error:
         raise _placed(error, words, source, items or lines) from None
     said = [*remarks, lines.remark()] if lines else remarks

@@ -16,6 +16,7 @@ from tercel.core.commands import (
 )
 from tercel.core.errors import UsageError
 from tercel.core.model import DEFAULT_PRIORITY, MAX_PRIORITY, MAX_TASKS, After, OnFailure, RetryRule
+from tercel.core.rules import check_queue_name
 from tercel.sdk.files.after import AFTER_PATTERN, parse_after, parse_retry, retry_rule
 from tercel.sdk.files.kinds import AnyOf, Flag, Kind, ListOf, Number, Table, TableOf, Text
 
@@ -81,13 +82,18 @@ def _rules(tables: list[dict[str, object]]) -> tuple[RetryRule, ...]:
     return tuple(retry_rule(table) for table in tables)
 
 
-_MAX_FAILS = r"\s*(\d{1,10}|(\d{1,2}(\.\d{1,9})?|100)%)\s*"
+_MAX_FAILS = r"\s*(\d{1,9}|(\d{1,2}(\.\d{1,6})?|100)%)\s*"
 
 
 def _max_fails(text: str) -> str:
     if re.fullmatch(_MAX_FAILS, text, re.ASCII) is None:
         raise UsageError(f"{text!r} is not a number of tasks or a share of them; write 10 or 5%")
     return text.strip()
+
+
+def _queue_name(text: str) -> None:
+    if text:
+        check_queue_name(text)
 
 
 _HUGE = 10**300
@@ -185,7 +191,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "queue",
-        Text(),
+        Text(r"([A-Za-z0-9_][A-Za-z0-9_.@+\-]{0,63})?", _queue_name),
         "The queue that shares the pool with others.",
         "queue",
         flags=("-p", "--queue", "--partition"),
