@@ -85,3 +85,61 @@ def test_a_wrong_file_starts_nothing(lab: Lab) -> None:
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"] == "job.toml:2: cpus: a number is needed, not text"
     assert not (lab.work / "started").exists()
+
+
+FLOW = """\
+name = "study"
+[step.merge]
+command = "cat part.* > all; echo merged"
+needs = ["part"]
+[step.part]
+command = "cp seed.$TERCEL_TASK_ID part.$TERCEL_TASK_ID"
+array = "0-2"
+needs = [{step = "seed", tasks = "same"}]
+[step.seed]
+command = "echo $TERCEL_TASK_ID > seed.$TERCEL_TASK_ID"
+array = "0-2"
+"""
+
+
+def test_a_flow_runs_in_the_order_of_its_needs(lab: Lab) -> None:
+    write(lab, "flow.toml", FLOW)
+    done = lab.run("run", "flow.toml")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "merged\n"
+    assert (lab.work / "all").read_text() == "0\n1\n2\n"
+    assert "3 jobs, 7 tasks: 1-3" in done.stderr
+    assert "7 finished" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "made"),
+    [
+        ("skip", {"free"}),
+        ("run", {"free", "needy"}),
+    ],
+)
+def test_what_a_failure_means_for_others_is_the_files_to_say(
+    lab: Lab, on_failure: str, made: set[str]
+) -> None:
+    write(
+        lab,
+        "flow.toml",
+        f"on_failure = '{on_failure}'\n[step.bad]\ncommand = 'exit 3'\n"
+        "[step.needy]\ncommand = 'touch needy'\nneeds = 'bad'\n[step.free]\ncommand = 'touch free'\n",
+    )
+    done = lab.run("run", "flow.toml")
+    assert done.returncode == 1
+    assert "1.0 failed: exited with code 3" in done.stderr
+    assert {path.name for path in lab.work.iterdir()} - {"flow.toml"} == made
+
+
+def test_a_flow_with_a_circle_starts_nothing(lab: Lab) -> None:
+    write(lab, "flow.toml", FLOW.replace("[step.seed]", "[step.seed]\nneeds = ['merge']"))
+    done = lab.run("run", "flow.toml")
+    assert done.returncode == 2
+    assert (
+        "flow.toml:10: step.seed.needs[0]: steps need one another in a circle: merge -> part -> seed -> merge"
+        in done.stderr
+    )
+    assert {path.name for path in lab.work.iterdir()} == {"flow.toml"}

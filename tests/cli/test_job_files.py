@@ -10,7 +10,7 @@ from tercel.core.model import After, AfterKind, RetryRule
 from tercel.sdk.files.keys import KEYS
 from tercel.wire import api
 from tests.cli.conftest import Tercel
-from tests.cli.fake_manager import FakeManager
+from tests.cli.fake_manager import FakeManager, events, task
 
 SUBMITTED = api.Submitted(id=37, tasks=10, name="fit")
 JOB = 'name = "fit"\ncommand = "./fit.sh"\nmem = "4G"\narray = "0-9"\n'
@@ -162,6 +162,46 @@ def test_a_dry_run_of_a_flow_shows_its_steps(tercel: Tercel, manager: FakeManage
     assert (document["tasks"], [step["job"]["name"] for step in document["steps"]]) == (20, ["prep", "fit"])
     assert document["steps"][1]["needs"] == [{"step": "prep", "tasks": "same"}]
     assert manager.requests == []
+
+
+def test_a_flow_is_submitted_whole_and_its_jobs_are_told_as_one_selector(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    Path("flow.toml").write_text(FLOW)
+    jobs = [api.Submitted(id=40 + n, tasks=10, name=name) for n, name in enumerate(["prep", "fit"])]
+    manager.says("POST", "/v1/flows", api.FlowSubmitted(jobs=jobs))
+    done = tercel("submit", "flow.toml", "--mem", "1G")
+    assert (done.code, done.out) == (0, "40-41\n")
+    assert "2 jobs, 20 tasks" in done.err
+    [request] = manager.asked("POST", "/v1/flows")
+    flow = msgspec.json.decode(request.body, type=api.Flow)
+    assert [(job.name, job.mem_bytes) for job in flow.jobs] == [("prep", 2**30), ("fit", 2**30)]
+    assert flow.jobs[1].after == (After(job=-1, each=True),)
+    assert len(flow.key) == 32
+    document = tercel("submit", "--json", "flow.toml").json
+    assert [(job["id"], job["tasks"], job["name"]) for job in document["jobs"]] == [
+        (40, 10, "prep"),
+        (41, 10, "fit"),
+    ]
+
+
+def test_waiting_for_a_flow_tells_how_each_job_ended(tercel: Tercel, manager: FakeManager) -> None:
+    Path("flow.toml").write_text(FLOW)
+    jobs = [api.Submitted(id=40 + n, tasks=10, name=name) for n, name in enumerate(["prep", "fit"])]
+    manager.says("POST", "/v1/flows", api.FlowSubmitted(jobs=jobs))
+    ends = [
+        api.Event(job=40, counts=api.Counts(running=10)),
+        api.Event(job=40, counts=api.Counts(finished=9, failed=1), done=True),
+        api.Event(job=41, counts=api.Counts(finished=9, cancelled=1), done=True),
+    ]
+    manager.says("GET", "/v1/events", events(*ends))
+    failed = task(3, job=40, why="exit code 7", stderr="no such file\n")
+    manager.says("GET", "/v1/jobs/40/tasks", api.TaskList(tasks=[failed], more=False))
+    done = tercel("submit", "flow.toml", "--wait", "--json")
+    assert done.code == 1
+    ended = done.json_lines[1:]
+    assert [(line["id"], line["counts"]["finished"]) for line in ended] == [(40, 9), (41, 9)]
+    assert "40.3 finished: exit code 7: no such file" in done.err
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ VALUES: list[Any] = [
 ]
 ROUGHER = {
     ("command", '[""]'),
-    *(("kill_grace", text) for text in ('"1h30m"', '"01:30:00"', '"2-12:00:00"')),
+    *((key, text) for key in ("kill_grace", "backoff") for text in ('"1h30m"', '"01:30:00"', '"2-12:00:00"')),
     *(("output_limit", text) for text in ('"4G"', '"1.5GiB"')),
 }
 """What only the reader refuses."""

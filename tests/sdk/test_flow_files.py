@@ -125,7 +125,7 @@ def test_a_file_with_steps_is_a_flow(tmp_path: Path) -> None:
             "flow.toml:31: step.merge.needs[0]: steps need one another in a circle: merge -> merge",
         ),
         ('after = "37"', 'needs = ["merge"]', "in a circle: fit -> data -> merge -> fit"),
-        ('array = "0-9"\ncpus', 'array = "0-8"\ncpus', "'study/prep' has 9 (0-8), 'study/fit' has 10 (0-9)"),
+        ('array = "0-9"\ncpus', 'array = "0-8"\ncpus', "'prep' has 9 (0-8), 'fit' has 10 (0-9)"),
         ('name = "data"', 'name = "fit"', "flow.toml:24: step[2].name: there is a step 'fit' already"),
         ('name = "data"', "", "flow.toml:23: step[2]: name is missing"),
         ('name = "data"', "name = 3", "flow.toml:24: step[2].name: text is needed, not a number"),

@@ -124,13 +124,6 @@ def given_words(flags: Mapping[str, Any]) -> Words:
     return found
 
 
-def one_job(drafts: Sequence[Draft], words: Sequence[str], what: str) -> Draft:
-    """Raises UsageError if it is a flow."""
-    if len(drafts) != 1:
-        raise UsageError(f"{words[0]} is a flow of {len(drafts):,} jobs: {what}")
-    return drafts[0]
-
-
 def say_remarks(screen: Screen, drafts: Sequence[Draft]) -> None:
     for draft in drafts:
         for remark in draft.remarks:

@@ -13,13 +13,13 @@ WIDTH = 60
 
 
 def show_drafts(screen: Screen, drafts: Sequence[Draft]) -> None:
-    if len(drafts) == 1:
-        show_draft(screen, drafts[0])
-    else:
+    if drafts[0].step:
         _show_flow(screen, drafts)
+    else:
+        _show_draft(screen, drafts[0])
 
 
-def show_draft(screen: Screen, draft: Draft) -> None:
+def _show_draft(screen: Screen, draft: Draft) -> None:
     job = draft.submission
     first = first_commands(draft)
     commands = [command for _, command in first]
@@ -61,15 +61,16 @@ def _show_flow(screen: Screen, drafts: Sequence[Draft]) -> None:
     tasks = sum(draft.tasks for draft in drafts)
     steps = [
         {
+            "step": draft.step,
             "tasks": draft.tasks,
-            "needs": [{"step": drafts[at].submission.name, "tasks": which} for at, which in draft.needs],
+            "needs": [{"step": drafts[at].step, "tasks": which} for at, which in draft.needs],
             "job": draft.submission,
         }
         for draft in drafts
     ]
     screen.emit({"dry_run": True, "tasks": tasks, "steps": steps})
     rows: list[list[Cell]] = [
-        [draft.submission.name, draft.tasks, _needs(drafts, draft), _command(draft, WIDTH)]
+        [draft.step, draft.tasks, _needs(drafts, draft), _command(draft, WIDTH)]
         for draft in drafts[:MOST_STEPS]
     ]
     screen.tell(
@@ -82,10 +83,7 @@ def _show_flow(screen: Screen, drafts: Sequence[Draft]) -> None:
 
 
 def _needs(drafts: Sequence[Draft], draft: Draft) -> str:
-    names = [
-        drafts[at].submission.name + (" (task by task)" if which == "same" else "")
-        for at, which in draft.needs
-    ]
+    names = [drafts[at].step + (" (task by task)" if which == "same" else "") for at, which in draft.needs]
     return short(", ".join(names), WIDTH)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from tercel.cli.codes import OK
-from tercel.cli.jobflags import JobCommand, job_options, one_job, read_drafts, say_remarks
-from tercel.cli.running import run_order
+from tercel.cli.jobflags import JobCommand, job_options, read_drafts, say_remarks
+from tercel.cli.running import run_drafts
 from tercel.cli.screen import Screen
 from tercel.cli.services import run_service
 from tercel.cli.sharing import named_server
@@ -39,11 +39,11 @@ def command(screen: Screen, /, words: tuple[str, ...], label: bool, dry_run: boo
     if dry_run:
         show_drafts(screen, drafts)
         return OK
-    order = one_job(drafts, words, "hand it in with `tercel submit`")
     if not _will_be_embedded(screen):
-        return asyncio.run(run_order(screen, order, label=label))
-    _check_directory(order.submission.cwd)
-    return run_service(run_order(screen, order, label=label))
+        return asyncio.run(run_drafts(screen, drafts, label=label))
+    for cwd in {draft.submission.cwd for draft in drafts}:
+        _check_directory(cwd)
+    return run_service(run_drafts(screen, drafts, label=label))
 
 
 def _check_directory(cwd: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from tercel.cli.codes import OK
+from tercel.cli.flows import submit_flow
 from tercel.cli.jobflags import JobCommand, job_options, read_drafts, say_remarks
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import Chosen
@@ -51,8 +52,9 @@ def hand_in(screen: Screen, drafts: Sequence[Draft], *, wait: bool, dry_run: boo
         return OK
 
     async def ask(client: AsyncClient) -> int:
-        [draft] = drafts
-        return await _submit(client, screen, draft, wait)
+        if drafts[0].step:
+            return await submit_flow(client, screen, drafts, wait)
+        return await _submit(client, screen, drafts[0], wait)
 
     return talk(screen, ask)
 

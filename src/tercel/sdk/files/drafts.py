@@ -36,6 +36,8 @@ class Draft(NamedTuple):
     """In a flow: indexes of the drafts it comes after, and whether after `all` of its tasks or after the `same` one."""
     remarks: Sequence[str] = ()
     """What was not taken as it was written."""
+    step: str = ""
+    """Of a flow: the step's name."""
     script: str = ""
     """The file whose text the first SCRIPT_WORDS words of argv carry, if it is a script."""
 

@@ -99,7 +99,11 @@ def _read(document: dict[str, object], source: TomlSource, above: Words) -> list
         )
         words["name"] = Given(prefix + steps[at].name, source, (*steps[at].path, "name"))
         draft = make_draft(words, _StepSource(source, steps[at].path))
-        drafts.append(_after(draft, [need._replace(step=place[need.step]) for need in needs[at]], drafts))
+        drafts.append(
+            _after(
+                steps[at].name, draft, [need._replace(step=place[need.step]) for need in needs[at]], drafts
+            )
+        )
     return drafts
 
 
@@ -225,8 +229,8 @@ def _cycle(steps: Sequence[_Step], trail: Sequence[int], back: int) -> str:
     return f"steps need one another in a circle: {' -> '.join([*shown, names[0]])}"
 
 
-def _after(draft: Draft, needs: Sequence[_Need], earlier: Sequence[Draft]) -> Draft:
-    """With what the step needs added; the steps it needs are among the earlier drafts."""
+def _after(name: str, draft: Draft, needs: Sequence[_Need], earlier: Sequence[Draft]) -> Draft:
+    """The step's draft with what it needs added; the steps that it needs are among the earlier ones."""
     afters = list(draft.submission.after)
     for need in needs:
         other = earlier[need.step]
@@ -234,11 +238,11 @@ def _after(draft: Draft, needs: Sequence[_Need], earlier: Sequence[Draft]) -> Dr
             raise Mistake(
                 need.path,
                 f"task i can only follow task i if both steps have the same task numbers: "
-                f"{other.submission.name!r} has {_numbers(other)}, {draft.submission.name!r} has {_numbers(draft)}",
+                f"{other.step!r} has {_numbers(other)}, {name!r} has {_numbers(draft)}",
             )
         afters.append(After(job=-(need.step + 1), each=need.tasks == SAME))
     submission = msgspec.structs.replace(draft.submission, after=tuple(afters))
-    return draft._replace(submission=submission, needs=[(need.step, need.tasks) for need in needs])
+    return draft._replace(submission=submission, needs=[(need.step, need.tasks) for need in needs], step=name)
 
 
 def _numbers(draft: Draft) -> str:
