@@ -20,7 +20,7 @@ from tercel.core.errors import UsageError
 from tercel.core.model import After
 from tercel.sdk.files.directories import directory
 from tercel.sdk.files.drafts import Draft, lay_over, make_draft
-from tercel.sdk.files.keys import BY_NAME, KEYS, members
+from tercel.sdk.files.keys import BY_NAME, KEYS, WHAT_IS_RUN, members
 from tercel.sdk.files.kinds import AnyOf, ListOf, Mistake, Path, Table, TableOf, Text, check, named, unknown
 from tercel.sdk.files.sources import Given, TomlSource, Words
 from tercel.sdk.files.toml import words_of
@@ -80,6 +80,9 @@ def read_flow(file: str, text: str, document: dict[str, object], above: Words) -
 
 
 def _read(document: dict[str, object], source: TomlSource, above: Words) -> list[Draft]:
+    for name in WHAT_IS_RUN | {"items_file", "sweep"}:
+        if name in above:
+            raise above[name].source.wrong(above[name].path, "a flow's steps bring commands of their own")
     for name in document:
         if name not in _TOP:
             near = "; what holds for every step stands in [defaults]" if name in BY_NAME else ""
@@ -90,7 +93,7 @@ def _read(document: dict[str, object], source: TomlSource, above: Words) -> list
     needs = [_needs(step, index) for step in steps]
     order = _sorted(steps, needs)
     below = _below(document, source)
-    prefix = _prefix(document)
+    prefix = _prefix(document, above)
     place = {at: position for position, at in enumerate(order)}
     drafts: list[Draft] = []
     for at in order:
@@ -133,9 +136,11 @@ def _below(document: dict[str, object], source: TomlSource) -> Words:
     return words
 
 
-def _prefix(document: dict[str, object]) -> str:
+def _prefix(document: dict[str, object], above: Words) -> str:
     name = document.get("name", "")
     check(BY_NAME["name"].kind, name, ("name",))
+    if "name" in above:
+        name = above["name"].value
     return f"{name}/" if name else ""
 
 

@@ -261,11 +261,11 @@ KEYS: tuple[Key, ...] = (
     Key(
         "on_failure",
         Text(enum=tuple(OnFailure)),
-        "What needs a failed task is skipped (skip) or runs all the same (run); stop: the whole flow is cancelled.",
+        "What needs a failed task is skipped, or runs all the same; stop: the whole flow (or job) is cancelled.",
         "on_failure",
         OnFailure,
         flags=("--on-failure",),
-        metavar="skip|run",
+        metavar="skip|run|stop",
     ),
     Key("hold", Flag(), "Start nothing until it is released.", "hold", flags=("--hold",)),
     Key(

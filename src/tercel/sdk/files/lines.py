@@ -38,6 +38,8 @@ def read_text(file: Path) -> str:
         return _decode(file.read_bytes(), str(file))
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    except ValueError:  # a NUL byte in its name
+        raise UsageError(f"there is no file {str(file)!r}") from None
 
 
 def read_source(source: str, base: Path) -> tuple[str, str]:

@@ -56,6 +56,8 @@ def _text(value: object) -> str:
 
 
 def _fitting(pattern: str, cwd: str) -> list[str]:
+    if "\0" in pattern:
+        return []
     if pattern.startswith("~/"):
         pattern = str(Path.home() / pattern[2:])
     if cwd == SANDBOX:
