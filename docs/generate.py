@@ -1,10 +1,11 @@
-"""Writes the parts of docs/reference that come from the code: `python docs/generate.py`.
+"""Writes the parts of docs/reference, and the schemas of job files, that come from the code: `python docs/generate.py`.
 
 tests/test_docs.py compares what is there with what this would write.
 """
 
 import ast
 import inspect
+import json
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -14,8 +15,13 @@ import click
 from tercel.cli.app import tercel
 from tercel.core.states import TRANSITIONS, TaskEvent, TaskState, drawing
 from tercel.manager.routes import OPERATIONS
+from tercel.sdk.files.flow import FLOW
+from tercel.sdk.files.keys import KEYS, members
+from tercel.sdk.files.kinds import Kind, Schema
+from tercel.sdk.files.schema import SCHEMAS
 
 REFERENCE = Path(__file__).parent / "reference"
+SHIPPED = Path(__file__).parent.parent / "src" / "tercel" / "schemas"
 
 
 def cli() -> str:
@@ -98,8 +104,51 @@ def _meanings(kind: type[StrEnum]) -> dict[str, str]:
     return found
 
 
-PAGES = {"cli.md": cli, "http.md": http, "states.md": states}
+def job_files() -> str:
+    """The keys of job files as a table."""
+    parts = [
+        "# Job files",
+        "",
+        "Generated from the code by `python docs/generate.py`. How to use them: [job files](../how-to/job-files.md),",
+        "[graphs](../how-to/graphs.md).",
+        "",
+        "## Keys of a job",
+        "",
+        "| key | value | meaning | option |",
+        "|---|---|---|---|",
+    ]
+    meanings = members(KEYS)
+    for key in KEYS:
+        kind, meaning = meanings[key.name]
+        options = ", ".join(f"`{flag}`" for flag in key.flags)
+        parts.append(f"| `{key.name}` | {_kind(kind)} | {_cell(meaning)} | {options} |")
+    parts += ["", "## Keys of a flow", "", "| key | value | meaning |", "|---|---|---|"]
+    for name, (kind, meaning) in FLOW.members.items():
+        parts.append(f"| `{name}` | {_kind(kind)} | {_cell(meaning)} |")
+    needs = 'a step\'s name, or a list of names and of `{step = NAME, tasks = "same"}`'
+    parts += ["", f"A step has the keys of a job, a `name`, and `needs`: {needs}.", ""]
+    return "\n".join(parts)
+
+
+def _kind(kind: Kind) -> str:
+    enum = kind.schema().get("enum")
+    return " or ".join(f"`{word}`" for word in enum) if isinstance(enum, list) else kind.wanted
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def schema(name: str) -> str:
+    made: Schema = SCHEMAS[name]()
+    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+
+
+PAGES = {"cli.md": cli, "http.md": http, "job-files.md": job_files, "states.md": states}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page())
+    SHIPPED.mkdir(exist_ok=True)
+    for name in SCHEMAS:
+        (SHIPPED / f"{name}.schema.json").write_text(schema(name))

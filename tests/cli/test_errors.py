@@ -44,7 +44,7 @@ def test_an_unreachable_server_is_named(tercel: Tercel, monkeypatch: pytest.Monk
         (["submit", "--mem", "much", "--", "true"], "'much' is not a size"),
         (["submit", "-t", "soon", "--", "true"], "'soon' is not a time"),
         (["submit", "-c", "nan", "--", "true"], "cpus"),
-        (["submit", "-c", "x", "--", "true"], "valid float"),
+        (["submit", "-c", "x", "--", "true"], "is not a number"),
         (["submit", "--retries", "-1", "--", "true"], "retries"),
         (["submit", "--env", "NO_SUCH_VARIABLE_HERE", "--", "true"], "not set here"),
         (["submit", "--env", "=x", "--", "true"], "variable's name"),

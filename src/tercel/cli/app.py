@@ -50,6 +50,7 @@ COMMANDS = (
     Entry("worker", f"{_HERE}.worker", "Start a worker that joins a manager; list and drain workers.", _POOL),
     Entry("pool", f"{_HERE}.pool", "The workers and what they do.", _POOL),
     Entry("token", f"{_HERE}.token", "Make, list and revoke access tokens.", _REST),
+    Entry("schema", f"{_HERE}.schema", "Print the JSON schema of job files, for editors.", _REST),
     Entry("completion", f"{_HERE}.completion", "Print a shell's completion script.", _REST),
     Entry("version", f"{_HERE}.version", "Print the version.", _REST),
 )

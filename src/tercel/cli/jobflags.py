@@ -1,239 +1,140 @@
-"""The options of `run`, `submit` and `sweep` that describe a job, and the Submission they make.
+"""The options of `run`, `submit` and `sweep` that describe a job, and the drafts that they, or a file, make.
 
-Everything is checked here by the same rules as in the manager, so that a mistake starts nothing and says so at once.
+The options are those of the table of keys in `tercel.sdk.files.keys`. Everything is checked by the same rules as in the
+manager, so that a mistake starts nothing and says so at once.
 """
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from tercel.cli.preview import first_commands
+from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
-from tercel.cli.sources import called, named_by_line, read_items, read_lines
-from tercel.cli.words import count, cpus, duration, pairs, short, size, table
-from tercel.core.commands import check_spec, parse_size, parse_time, plain_argv
+from tercel.core.commands import plain_argv
 from tercel.core.errors import UsageError
-from tercel.core.grids import Grid
-from tercel.core.intervals import Range
-from tercel.core.model import DEFAULT_OUTPUT_LIMIT_BYTES, DEFAULT_PRIORITY
-from tercel.wire.api import Submission
+from tercel.sdk.files import Draft, is_job_file, read_file
+from tercel.sdk.files.drafts import make_draft
+from tercel.sdk.files.keys import KEYS, Key
+from tercel.sdk.files.kinds import Flag
+from tercel.sdk.files.options import Option, add_option
+from tercel.sdk.files.sources import Given, OptionSource, Words
 
 F = TypeVar("F", bound=Callable[..., object])
 
-SANDBOX = "sandbox"
 
-
-class JobFlags(TypedDict):
-    """What click hands over, by the options' names."""
-
-    name: str
-    cpus: float
-    mem: str
-    time: str
-    array: str
-    priority: int
-    retries: int
-    cwd: str
-    env: tuple[str, ...]
-    task_id_argument: bool
-    output_limit: str
-
-
-class SourcedFlags(JobFlags):
-    """Of commands whose tasks may come from a file."""
-
-    each_line: str
-    from_json: str
-
-
-class Order(NamedTuple):
-    """A checked job, ready to be handed in."""
-
-    submission: Submission
-    ranges: Sequence[Range]
-    """The numbers of its tasks."""
-    skipped: int
-    """Blank and comment lines."""
-
-    @property
-    def tasks(self) -> int:
-        return sum(last - first + 1 for first, last in self.ranges)
-
-
-_OPTIONS = (
-    click.option("-J", "--name", "--job-name", default="", metavar="NAME", help="The job's name."),
-    click.option(
-        "-c", "--cpus", type=float, default=1.0, metavar="N", show_default=True, help="Cores per task."
-    ),
-    click.option("--mem", default="0", metavar="SIZE", help="Memory per task: 500M, 2G."),
-    click.option(
-        "-t", "--time", default="0s", metavar="TIME", help="Limit per attempt: 90s, 1h30m, 2-12:00:00."
-    ),
-    click.option("--array", default="", metavar="RANGES", help="Task numbers: 0-99, 0-99:2%10, 1,5,9."),
-    click.option(
-        "--priority",
-        type=int,
-        default=DEFAULT_PRIORITY,
-        metavar="N",
-        show_default=True,
-        help="0 is most urgent.",
-    ),
-    click.option(
-        "--retries",
-        type=int,
-        default=0,
-        metavar="N",
-        show_default=True,
-        help="Further tries of a failed task.",
-    ),
-    click.option(
-        "--cwd",
-        default=".",
-        metavar="DIR",
-        help=f"Where tasks run; '{SANDBOX}': in an empty directory of their own.  [default: here]",
-    ),
-    click.option(
-        "--env", multiple=True, metavar="NAME[=VALUE]", help="Set (or pass on) a variable; repeatable."
-    ),
-    click.option("--task-id-argument", is_flag=True, help="Append the task's number to the command."),
-    click.option(
-        "--output-limit",
-        default=f"{DEFAULT_OUTPUT_LIMIT_BYTES}B",
-        metavar="SIZE",
-        help="How much of each task's stdout and stderr is kept.  [default: 10M]",
-    ),
-)
-_SOURCES = (
-    click.option(
-        "--each-line",
-        default="",
-        metavar="FILE",
-        help="One task per line of FILE ('-': stdin); blank lines and # comments are skipped.",
-    ),
-    click.option(
-        "--from-json",
-        default="",
-        metavar="FILE",
-        help="One task per JSON object in FILE (lines, or an array; '-': stdin), whose values replace {name}.",
-    ),
-)
+def _option(key: Key) -> Callable[[F], F]:
+    """Values are read like those of #TERCEL lines; None, () and False: not given."""
+    help_text = f"{key.help}  [default: {key.default}]" if key.default else key.help
+    if isinstance(key.kind, Flag):
+        return click.option(*key.flags, key.name, is_flag=True, help=help_text)
+    return click.option(
+        *key.flags, key.name, metavar=key.metavar, multiple=key.repeatable, default=None, help=help_text
+    )
 
 
 def job_options(function: F) -> F:
-    function = shared_options(function)
-    for option in reversed(_SOURCES):
-        function = option(function)
+    for key in reversed(KEYS):
+        if key.flags:
+            function = _option(key)(function)
     return function
 
 
 def shared_options(function: F) -> F:
     """Those that do not say where the commands come from."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
+    for key in reversed(KEYS):
+        if key.flags and key.name not in ("lines_file", "items_file"):
+            function = _option(key)(function)
     return function
 
 
-def read_order(words: Sequence[str], flags: SourcedFlags) -> Order:
-    """What the options and the command's words ask for. Raises UsageError without having done anything."""
-    each_line, from_json = flags["each_line"], flags["from_json"]
-    if each_line and from_json:
+class JobCommand(Command):
+    """A command that takes a job's command, or a job file with options on either side of it.
+
+    Options end where a command begins; but a job file is not a command, and what follows it are options that count
+    more than what it says, and (after --) a script's arguments.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            args = self._file_last(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _file_last(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = self._words(ctx, args)
+        before = args[: len(args) - len(words)]
+        if len(words) < 2 or "--" in before[-1:] or not is_job_file(words[0]):
+            return args
+        after = words[1:]
+        arguments = self._words(ctx, after)
+        options = after[: len(after) - len(arguments)]
+        return [*before, *(options[:-1] if "--" in options[-1:] else options), "--", words[0], *arguments]
+
+    def _words(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What follows the options."""
+        options, _, _ = self.make_parser(ctx).parse_args(list(args))
+        words = options.get("words")  # without any it is None, or a mark of click's
+        return list(words) if isinstance(words, list | tuple) else []
+
+
+def read_drafts(words: Sequence[str], flags: Mapping[str, Any]) -> list[Draft]:
+    """What the options and the command's words (or the file they name) ask for: one job, or those of a flow.
+
+    Raises UsageError without having done anything.
+    """
+    above = given_words(flags)
+    if words and is_job_file(words[0]):
+        return read_file(words[0], words[1:], above)
+    return [read_draft(words, above)]
+
+
+def read_draft(words: Sequence[str], above: Words) -> Draft:
+    """The job of a command and options."""
+    source = OptionSource()
+    if "lines_file" in above and any(words):
+        raise UsageError("--each-line brings its own commands: leave the other command out", "each_line")
+    if "lines_file" in above and "items_file" in above:
         raise UsageError(
             "--each-line and --from-json are two sources of tasks: give one of them", "from_json"
         )
-    lines, numbers, skipped = read_lines(each_line) if each_line else (None, [], 0)
-    items, item_numbers = read_items(from_json) if from_json else (None, [])
-    argv, line = program(words)
-    if lines is not None and (argv or line):
-        raise UsageError("--each-line brings its own commands: leave the other command out", "each_line")
-    if lines is None and not argv and not line:
-        hint = "a command with {names} after --" if from_json else "a command after --, or --each-line FILE"
+    if "lines_file" not in above and not any(words):
+        items = "items_file" in above
+        hint = "a command with {names} after --" if items else "a command after --, or --each-line FILE"
         raise UsageError(f"nothing to run: give {hint}", "argv")
-    submission = described(flags, argv=argv, line=line, lines=lines, items=items, template=items is not None)
-    try:
-        return checked(submission, skipped)
-    except UsageError as error:
-        if from_json:
-            raise named_by_line(error, from_json, item_numbers, "from_json") from None
-        raise named_by_line(error, each_line, numbers, "each_line") from None
+    if words:
+        above = {**above, "command": Given(program(words), source, ())}
+    return make_draft(above, source)
 
 
-def described(
-    flags: JobFlags,
-    *,
-    argv: tuple[str, ...],
-    line: str,
-    lines: list[str] | None = None,
-    items: list[str] | None = None,
-    grid: Grid | None = None,
-    template: bool = False,
-) -> Submission:
-    """A job of this program, with all that the options say of it."""
-    return Submission(
-        argv=argv,
-        line=line,
-        lines=lines,
-        items=items,
-        grid=grid,
-        template=template,
-        name=flags["name"],
-        array=flags["array"],
-        cpus=flags["cpus"],
-        mem_bytes=parse_size(flags["mem"], "mem"),
-        time_limit_s=parse_time(flags["time"], "time"),
-        priority=flags["priority"],
-        retries=flags["retries"],
-        cwd=_directory(flags["cwd"]),
-        env=dict(_variable(text) for text in flags["env"]),
-        task_id_argument=flags["task_id_argument"],
-        output_limit_bytes=parse_size(flags["output_limit"], "output-limit"),
-    )
+def given_words(flags: Mapping[str, Any]) -> Words:
+    """What was given on the command line. Raises UsageError."""
+    found: Words = {}
+    source = OptionSource()
+    for key in KEYS:
+        value = flags.get(key.name)
+        flag = next((flag for flag in key.flags if flag.startswith("--")), "")
+        if value is None or value is False:
+            continue
+        if value is True:
+            add_option(found, key, Option(flag, None), source)
+            continue
+        for text in value if key.repeatable else [value]:
+            add_option(found, key, Option(flag, text), source)
+    return found
 
 
-def checked(submission: Submission, skipped: int = 0) -> Order:
-    ranges, _ = check_spec(submission, submission.lines, items=submission.items)
-    return Order(submission, ranges, skipped)
+def say_remarks(screen: Screen, drafts: Sequence[Draft]) -> None:
+    for draft in drafts:
+        for remark in draft.remarks:
+            screen.note(remark)
 
 
-def show_order(screen: Screen, order: Order) -> None:
-    """For --dry-run."""
-    job = order.submission
-    first = first_commands(job, order.ranges)
-    commands = [command for _, command in first]
-    screen.emit({"dry_run": True, "tasks": order.tasks, "count": order.tasks, "first": commands, "job": job})
-    lines = job.lines or []
-    command = " ".join(job.argv) or job.line or (lines[0] if lines else "")
-    more = f" (and {count(len(lines) - 1, 'line')} more)" if len(lines) > 1 else ""
-    facts = [
-        ("tasks", f"{order.tasks:,}" + (f" ({job.array})" if job.array else "")),
-        ("points", str(job.grid) if job.grid is not None else ""),
-        ("command", short(command, 100) + more),
-        ("name", job.name),
-        ("needs", f"{cpus(job.cpus)} cpus" + (f", {size(job.mem_bytes)}" if job.mem_bytes else "")),
-        ("time limit", duration(job.time_limit_s) if job.time_limit_s else ""),
-        ("retries", str(job.retries or "")),
-        ("directory", job.cwd or "an empty one of its own"),
-        ("variables", ", ".join(job.env)),
-    ]
-    screen.tell(["Nothing is submitted. This would be:", *pairs(facts)])
-    if job.template:
-        screen.tell(["", *table(("TASK", "COMMAND"), ((task, short(text, 200)) for task, text in first))])
-        if order.tasks > len(first):
-            screen.tell(f"... and {order.tasks - len(first):,} more")
-
-
-def say_skipped(screen: Screen, order: Order, source: str) -> None:
-    if order.skipped:
-        screen.note(f"{count(order.skipped, 'blank or comment line')} of {called(source)} skipped")
-
-
-def program(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """(argv, line). One word with blanks or shell syntax is a line for the shell, unless a file has that name."""
+def program(words: Sequence[str]) -> str | list[str]:
+    """One word with blanks or shell syntax is a line for the shell, unless a file has that name."""
     if len(words) == 1 and plain_argv(words[0]) != [words[0]] and not _is_file(words[0]):
-        return (), words[0]
-    return tuple(words), ""
+        return words[0]
+    return list(words)
 
 
 def _is_file(word: str) -> bool:
@@ -241,34 +142,3 @@ def _is_file(word: str) -> bool:
         return "/" in word and Path(word).is_file()
     except (OSError, ValueError):
         return False
-
-
-def _directory(text: str) -> str:
-    if text == SANDBOX:
-        return ""
-    try:
-        here = Path.cwd()
-    except OSError as error:
-        why = (
-            "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be used ({error.strerror})"
-        )
-        raise UsageError(f"the current directory {why}: give one with --cwd", "cwd") from None
-    return os.path.normpath(_as_the_shell_calls_it(here) / text)
-
-
-def _as_the_shell_calls_it(here: Path) -> Path:
-    """With the symbolic links that people (and automounters) go by."""
-    shell = Path(os.environ.get("PWD", ""))
-    try:
-        return shell if shell.is_absolute() and shell.samefile(here) else here
-    except OSError:  # it is gone, or another user's: sudo passes it on
-        return here
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if equals:
-        return name, value
-    if name not in os.environ:
-        raise UsageError(f"--env {name}: this variable is not set here; write {name}=VALUE", "env")
-    return name, os.environ[name]

@@ -4,20 +4,20 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from tercel.core.intervals import Range
 from tercel.core.points import CommandTemplate, item_values
-from tercel.wire.api import Submission
+from tercel.sdk.files import Draft
 
 FIRST = 10
 
 
-def first_commands(job: Submission, ranges: Sequence[Range]) -> list[tuple[int, str]]:
+def first_commands(draft: Draft) -> list[tuple[int, str]]:
     """(task, its command as one would type it)."""
-    numbers = (number for first, last in ranges for number in range(first, last + 1))
-    return list(_commands(job, list(islice(numbers, FIRST))))
+    numbers = (number for first, last in draft.ranges for number in range(first, last + 1))
+    return list(_commands(draft, list(islice(numbers, FIRST))))
 
 
-def _commands(job: Submission, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
+def _commands(draft: Draft, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
+    job = draft.submission
     template = CommandTemplate(job.argv, job.line) if job.template else None
     for number in numbers:
         if template is not None:
@@ -25,9 +25,9 @@ def _commands(job: Submission, numbers: Sequence[int]) -> Iterator[tuple[int, st
                 job.grid.point(number) if job.grid is not None else item_values((job.items or [])[number])
             )
             argv, line = template.command(values, number)
-            command = line if argv is None else shlex.join(argv)
+            command = line if argv is None else shlex.join(draft.typed(argv))
         elif job.lines is not None:
             command = job.lines[number]
         else:
-            command = shlex.join(job.argv) if job.argv else job.line
+            command = shlex.join(draft.typed(job.argv)) if job.argv else job.line
         yield number, f"{command.rstrip()} {number}" if job.task_id_argument else command

@@ -9,17 +9,18 @@ SIGTERM        leaves at once; the job is not cancelled: a manager elsewhere goe
 import asyncio
 import signal
 import time
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from tercel.cli.codes import INTERRUPTED, NO_READER, OK, TERMINATED
-from tercel.cli.jobflags import Order
+from tercel.cli.flows import flow_of, say_failures_of, selector_of
 from tercel.cli.outputs import LiveTask, Outputs
 from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen
 from tercel.cli.services import Signals, first_of
 from tercel.cli.sharing import Served, some_manager
 from tercel.cli.waiting import (
+    Tally,
     exit_code,
     failure,
     lost_manager,
@@ -28,16 +29,23 @@ from tercel.cli.waiting import (
 )
 from tercel.cli.words import count, duration, states
 from tercel.core.errors import TercelError
+from tercel.sdk.files import Draft
 from tercel.wire.api import Counts
+
+T = TypeVar("T")
 
 LAST_WORDS_S = 2.0
 """How long the live output of a task may go on after its end was told."""
 
 
-async def run_order(screen: Screen, order: Order, *, label: bool) -> int:
+async def run_drafts(screen: Screen, drafts: Sequence[Draft], *, label: bool) -> int:
     with Signals() as signals:
         async with some_manager(screen) as served:
-            run = Run(served, screen, order, signals, label=label)
+            run = (
+                FlowRun(served, screen, drafts, signals, label=label)
+                if drafts[0].step
+                else Run(served, screen, drafts[0], signals, label=label)
+            )
             if await first_of(run.whole(), run.told_to_leave(), served.mind()) == 1:
                 return run.leave()
             await first_of(served.stay_for_others(signals), served.mind())
@@ -51,7 +59,7 @@ class Run:
         self,
         served: Served,
         screen: Screen,
-        order: Order,
+        order: Draft,
         signals: Signals,
         *,
         label: bool,
@@ -63,24 +71,23 @@ class Run:
         self._order = order
         self._signals = signals
         self._label = label
-        self._job: int | None = None
+        self._jobs = ""
+        """As a selector, once submitted."""
         self._cancelled = False
 
     async def whole(self) -> None:
         began = time.monotonic()
         submitted = await self._client.submit(self._order.submission)
-        self._job = submitted.id
+        self._jobs = str(submitted.id)
         self._screen.emit(
             {"event": "submitted", "id": submitted.id, "tasks": submitted.tasks, "name": submitted.name}
         )
         if submitted.tasks > 1:
             self._screen.note(f"job {submitted.id}: {count(submitted.tasks, 'task')}")
         try:
-            counts = await _beside(self._attend(submitted.id), self._mind(submitted.id))
+            counts = await beside(self._attend(submitted.id), self.mind([submitted.id]))
         except BrokenPipeError:
-            await self._client.cancel([str(submitted.id)], reason="nobody reads its output")
-            self._screen.note(f"nobody reads the output any more: job {submitted.id} is cancelled")
-            self.code = NO_READER
+            await self.nobody_reads()
             return
         await self._conclude(submitted.id, counts, time.monotonic() - began)
 
@@ -90,27 +97,32 @@ class Run:
             await self._signals.wait(2)
 
     def leave(self) -> int:
-        if self._job is not None and not self._cancelled:
+        if self._jobs and not self._cancelled:
             where = " with the next `tercel run` or `tercel up`" if self._served.embedded is not None else ""
-            self._screen.warn(f"left; job {self._job} goes on{where}")
+            self._screen.warn(f"left; job {self._jobs} goes on{where}")
         return TERMINATED if self._signals.last is signal.SIGTERM else INTERRUPTED
 
-    async def _mind(self, job: int) -> None:
+    async def mind(self, jobs: Sequence[int]) -> None:
         """What happens beside watching."""
         await asyncio.gather(
-            self._cancel_when_interrupted(job), say_why_nothing_runs(self._client, self._screen, [job])
+            self._cancel_when_interrupted(), say_why_nothing_runs(self._client, self._screen, jobs)
         )
 
-    async def _cancel_when_interrupted(self, job: int) -> None:
+    async def nobody_reads(self) -> None:
+        await self._client.cancel(self._jobs.split(","), reason="nobody reads its output")
+        self._screen.note(f"nobody reads the output any more: job {self._jobs} is cancelled")
+        self.code = NO_READER
+
+    async def _cancel_when_interrupted(self) -> None:
         await self._signals.wait(1)
         if self._signals.last is not signal.SIGINT:
             return
-        self._screen.warn(f"cancelling job {job}; Ctrl-C again leaves at once")
+        self._screen.warn(f"cancelling job {self._jobs}; Ctrl-C again leaves at once")
         try:
-            await self._client.cancel([str(job)], reason="Ctrl-C")
+            await self._client.cancel(self._jobs.split(","), reason="Ctrl-C")
             self._cancelled = True
         except TercelError as error:
-            self._screen.warn(f"job {job} is not cancelled: {error}")
+            self._screen.warn(f"job {self._jobs} is not cancelled: {error}")
 
     @property
     def _live(self) -> bool:
@@ -121,12 +133,12 @@ class Run:
     async def _attend(self, job: int) -> Counts:
         if self._live:
             task = LiveTask(self._client, self._screen, job, self._order.ranges[0][0])
-            counts = await _beside(self._watch(job), task.follow(), patience_s=LAST_WORDS_S)
+            counts = await beside(self._watch(job), task.follow(), patience_s=LAST_WORDS_S)
             await task.complete()
             return counts
         async with Progress(self._screen) as progress:
             outputs = Outputs(self._client, self._screen, progress, job, label=self._label)
-            return await _beside(self._watch(job, progress, outputs), outputs.pump(), patience_s=None)
+            return await beside(self._watch(job, progress, outputs), outputs.pump(), patience_s=None)
 
     async def _watch(
         self, job: int, progress: Progress | None = None, outputs: Outputs | None = None
@@ -160,9 +172,63 @@ class Run:
             await say_failures(self._client, self._screen, job, counts.failed, before=before)
 
 
-async def _beside(
-    main: Coroutine[Any, Any, Counts], other: Coroutine[Any, Any, None], patience_s: float | None = 0.0
-) -> Counts:
+class FlowRun(Run):
+    """The jobs of a flow. What their tasks write is shown as they end."""
+
+    def __init__(
+        self, served: Served, screen: Screen, drafts: Sequence[Draft], signals: Signals, *, label: bool
+    ) -> None:
+        super().__init__(served, screen, drafts[0], signals, label=label)
+        self._drafts = drafts
+
+    async def whole(self) -> None:
+        began = time.monotonic()
+        submitted = await self._client.submit_flow(draft.submission for draft in self._drafts)
+        jobs = [job.id for job in submitted.jobs]
+        self._jobs = selector_of(jobs)
+        self._screen.emit({"event": "submitted", "jobs": submitted.jobs})
+        self._screen.note(f"{flow_of(submitted)}: {self._jobs}")
+        try:
+            tally = await beside(self._attend_all(jobs), self.mind(jobs))
+        except BrokenPipeError:
+            await self.nobody_reads()
+            return
+        self.code = INTERRUPTED if self._signals.arrived else exit_code(tally.latest.values())
+        for job, counts in tally.latest.items():
+            self._screen.emit({"event": "ended", "id": job, "counts": counts, "exit_code": self.code})
+        self._screen.note(f"{states(tally.total)} in {duration(time.monotonic() - began)}")
+        before = "with `tercel up` running, " if self._served.embedded is not None else ""
+        await say_failures_of(self._client, self._screen, tally.latest.items(), before=before)
+
+    async def _attend_all(self, jobs: Sequence[int]) -> Tally:
+        tally = Tally()
+        tell = lost_manager(self._screen)
+
+        def lost(error: TercelError) -> None:
+            tell(error)
+            self._served.is_away()
+
+        outputs: dict[int, Outputs] = {}
+        try:
+            async with Progress(self._screen) as progress, asyncio.TaskGroup() as pumps:
+                async for event in self._client.watch(jobs, tasks=True, on_lost=lost):
+                    tally.heard(event)
+                    progress.update(tally.total)
+                    if event.job not in outputs:
+                        shown = Outputs(self._client, self._screen, progress, event.job, label=self._label)
+                        pumps.create_task(shown.pump())
+                        outputs[event.job] = shown
+                    outputs[event.job].heard(event)
+                    if event.done:
+                        outputs[event.job].close()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        return tally
+
+
+async def beside(
+    main: Coroutine[Any, Any, T], other: Coroutine[Any, Any, None], patience_s: float | None = 0.0
+) -> T:
     """The result of `main`, with `other` running beside it, and `patience_s` longer (None: to its end).
 
     A fault of either ends both.
@@ -172,12 +238,12 @@ async def _beside(
         await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
         if second.done():
             second.result()
-        counts = await first
+        result = await first
         if patience_s != 0.0:
             await asyncio.wait([second], timeout=patience_s)
         if second.done():
             second.result()
-        return counts
+        return result
     finally:
         first.cancel()
         second.cancel()

@@ -13,7 +13,7 @@ from tercel.core.errors import TercelError
 from tercel.core.intervals import IntervalSet
 from tercel.core.states import TaskState
 from tercel.sdk.client import AsyncClient
-from tercel.wire.api import Counts, TaskView
+from tercel.wire.api import Counts, Event, TaskView
 
 MOST_FAILURES = 5
 MOST_EXPLAINED = 5
@@ -54,12 +54,12 @@ async def _wait_for(
     whole = [choice for choice in chosen if choice.tasks is None]
     parts = [choice for choice in chosen if choice.tasks is not None]
     async with Progress(screen) as progress:
-        latest: dict[int, Counts] = {}
+        tally = Tally()
         jobs = [choice.job for choice in whole]
         async for event in client.watch(jobs, on_lost=lost_manager(screen)):
-            latest[event.job] = event.counts
-            progress.update(_sum(latest.values()))
-        results += [(choice, latest[choice.job]) for choice in whole]
+            tally.heard(event)
+            progress.update(tally.total)
+        results += [(choice, tally.latest[choice.job]) for choice in whole]
         for choice in parts:
             results.append((choice, await _wait_for_tasks(client, screen, choice)))
     return results
@@ -126,6 +126,19 @@ async def _count(client: AsyncClient, job: int, tasks: IntervalSet) -> Counts:
     return Counts(**tally)
 
 
-def _sum(every: Iterable[Counts]) -> Counts:
-    counts = list(every)
-    return Counts(**{field: sum(getattr(c, field) for c in counts) for field in _FIELDS})
+class Tally:
+    """How the tasks of several jobs stand together, kept up event by event: a flow may have 100,000 jobs."""
+
+    def __init__(self) -> None:
+        self.latest: dict[int, Counts] = {}
+        self._total = dict.fromkeys(_FIELDS, 0)
+
+    def heard(self, event: Event) -> None:
+        before = self.latest.get(event.job, Counts())
+        self.latest[event.job] = event.counts
+        for field in _FIELDS:
+            self._total[field] += getattr(event.counts, field) - getattr(before, field)
+
+    @property
+    def total(self) -> Counts:
+        return Counts(**self._total)

@@ -2,30 +2,28 @@
 
 import asyncio
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 import click
 
 from tercel.cli.codes import OK
-from tercel.cli.jobflags import SourcedFlags, job_options, read_order, say_skipped, show_order
-from tercel.cli.lazy import Command
-from tercel.cli.running import run_order
+from tercel.cli.jobflags import JobCommand, job_options, read_drafts, say_remarks
+from tercel.cli.running import run_drafts
 from tercel.cli.screen import Screen
 from tercel.cli.services import run_service
 from tercel.cli.sharing import named_server
+from tercel.cli.showing import show_drafts
 from tercel.core.errors import Unreachable, UsageError
 from tercel.links.access import find_server
 
 
-@click.command(cls=Command, context_settings={"allow_interspersed_args": False})
+@click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
 @job_options
 @click.option("--label", is_flag=True, help="Begin each line of output with the task's id.")
 @click.option("--dry-run", is_flag=True, help="Say what would be run, and do nothing.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def command(
-    screen: Screen, words: tuple[str, ...], label: bool, dry_run: bool, **flags: Unpack[SourcedFlags]
-) -> int:
+def command(screen: Screen, /, words: tuple[str, ...], label: bool, dry_run: bool, **flags: Any) -> int:
     """Run commands, show their output as they end, and wait: exit code 1 if one failed.
 
     Uses the manager that runs here (or TERCEL_SERVER); where there is none, one runs inside this command, as durable
@@ -36,15 +34,16 @@ def command(
     tercel run --array 0-99 -- ./fit.sh
     tercel run 'gzip -c big.csv > big.csv.gz'
     """
-    order = read_order(words, flags)
-    say_skipped(screen, order, flags["each_line"])
+    drafts = read_drafts(words, flags)
+    say_remarks(screen, drafts)
     if dry_run:
-        show_order(screen, order)
+        show_drafts(screen, drafts)
         return OK
     if not _will_be_embedded(screen):
-        return asyncio.run(run_order(screen, order, label=label))
-    _check_directory(order.submission.cwd)
-    return run_service(run_order(screen, order, label=label))
+        return asyncio.run(run_drafts(screen, drafts, label=label))
+    for cwd in {draft.submission.cwd for draft in drafts}:
+        _check_directory(cwd)
+    return run_service(run_drafts(screen, drafts, label=label))
 
 
 def _check_directory(cwd: str) -> None:

@@ -1,11 +1,11 @@
 """tercel sweep"""
 
-from typing import Unpack
+from typing import Any
 
 import click
 
 from tercel.cli.commands.submit import hand_in
-from tercel.cli.jobflags import JobFlags, shared_options
+from tercel.cli.jobflags import shared_options
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.sweeping import read_sweep, unused_names
@@ -36,11 +36,12 @@ class SweepCommand(Command):
 def command(
     context: click.Context,
     screen: Screen,
+    /,
     words: tuple[str, ...],
     zipped: bool,
     wait: bool,
     dry_run: bool,
-    **flags: Unpack[JobFlags],
+    **flags: Any,
 ) -> int:
     """Run a command once for every combination of values.
 
@@ -63,7 +64,7 @@ def command(
     FILE is a command with [1] and [2] in it, followed by lines like [1] 0.001, 0.01. --array 0-9 takes only these points;
     --array %10 all, ten at a time.
     """
-    order = read_sweep(words, context.meta.get(_AFTER, []), zipped, flags)
-    for name in unused_names(order.submission):
+    draft = read_sweep(words, context.meta.get(_AFTER, []), zipped, flags)
+    for name in unused_names(draft.submission):
         screen.note(f"{name} is not in the command; tasks find it in TERCEL_POINT only")
-    return hand_in(screen, order, wait=wait, dry_run=dry_run)
+    return hand_in(screen, [draft], wait=wait, dry_run=dry_run)

@@ -1,0 +1,338 @@
+"""The table of keys that describe a job: in a job file, in a flow's step, as options of the command line and of #TERCEL.
+
+The reader, the JSON schema for editors and the command line's options are all made from it.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from tercel.core.commands import (
+    MAX_CPUS,
+    MAX_RETRIES,
+    parse_size,
+    parse_time,
+)
+from tercel.core.errors import UsageError
+from tercel.core.model import DEFAULT_PRIORITY, MAX_PRIORITY, MAX_TASKS, After, OnFailure, RetryRule
+from tercel.core.rules import check_queue_name
+from tercel.sdk.files.after import AFTER_PATTERN, parse_after, parse_retry, retry_rule
+from tercel.sdk.files.kinds import AnyOf, Flag, Kind, ListOf, Number, Table, TableOf, Text
+
+SANDBOX = "sandbox"
+
+
+class Key(NamedTuple):
+    name: str
+    kind: Kind
+    help: str
+    field: str = ""
+    """Of Submission. Empty: several keys make a field together (see drafts)."""
+    read: Callable[[Any], Any] = lambda value: value
+    """From a value of the kind to the field's. Raises UsageError."""
+    flags: tuple[str, ...] = ()
+    """As options: the words; none: it is not an option."""
+    metavar: str = ""
+    from_text: Callable[[str], Any] = lambda text: text
+    """From an option's text to a value of the kind. Raises UsageError."""
+    default: str = ""
+    """For people."""
+    repeatable: bool = False
+    """As an option it may be given several times: values are lists or tables, and are put together."""
+
+
+def _size(name: str) -> Callable[[str], int]:
+    return lambda text: parse_size(text, name)
+
+
+def _time(name: str) -> Callable[[str], float]:
+    return lambda text: parse_time(text, name)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a number") from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a whole number") from None
+
+
+def _variable(text: str) -> dict[str, str]:
+    name, equals, value = text.partition("=")
+    if equals:
+        return {name: value}
+    if name not in os.environ:
+        raise UsageError(f"{name}: this variable is not set here; write {name}=VALUE")
+    return {name: os.environ[name]}
+
+
+def _afters(value: str | int | list[str | int]) -> tuple[After, ...]:
+    every = value if isinstance(value, list) else [value]
+    return tuple(after for one in every for after in parse_after(str(one)))
+
+
+def _rules(tables: list[dict[str, object]]) -> tuple[RetryRule, ...]:
+    return tuple(retry_rule(table) for table in tables)
+
+
+_MAX_FAILS = r"\s*(\d{1,9}|(\d{1,2}(\.\d{1,6})?|100)%)\s*"
+
+
+def _max_fails(text: str) -> str:
+    if re.fullmatch(_MAX_FAILS, text, re.ASCII) is None:
+        raise UsageError(f"{text!r} is not a number of tasks or a share of them; write 10 or 5%")
+    return text.strip()
+
+
+def _queue_name(text: str) -> None:
+    if text:
+        check_queue_name(text)
+
+
+_HUGE = 10**300
+_LINE = Text(r"[\s\S]*\S[\s\S]*")
+_SIZE = Text(r"\s*\d+(\.\d+)?\s*[KMGTPkmgtp]?([iI]?[bB])?\s*", lambda text: parse_size(text, ""))
+_TIME = Text(
+    r"\s*(\d+|(\d+(\.\d+)?[smhdSMHD])+|(\d{1,6}-)?\d{1,9}:\d{1,2}(:\d{1,2})?)\s*",
+    lambda text: parse_time(text, ""),
+)
+_JOB_ID = Number(1, 2**53, whole=True)
+_AFTER = Text(AFTER_PATTERN, parse_after)
+
+RETRY = Table(
+    {
+        "codes": (ListOf(Number(1, 255, whole=True), least=1), "Exit codes; 128 + n for a signal n."),
+        "retries": (Number(0, MAX_RETRIES, whole=True), "Further tries of a task that ended so (1)."),
+        "backoff": (_TIME, "Pause before the first of them; each further one is twice as long."),
+    },
+    required=("codes",),
+)
+
+_VALUE = AnyOf((Text(), Number(-_HUGE, _HUGE), Flag()))
+SWEEP = TableOf(AnyOf((ListOf(_VALUE, least=1), _VALUE)), names=r"[A-Za-z_]\w{0,99}|\d{1,9}", least=1)
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "name",
+        Text(r"[\s\S]{0,256}"),
+        "The job's name.",
+        "name",
+        flags=("-J", "--name", "--job-name"),
+        metavar="NAME",
+    ),
+    Key(
+        "command",
+        AnyOf((_LINE, ListOf(Text(), least=1))),
+        "What is run: a line for the shell, or a list of words that are run without one.",
+    ),
+    Key("lines", ListOf(_LINE, least=1), "One task per line for the shell."),
+    Key(
+        "lines_file",
+        Text(),
+        "One task per line of FILE ('-': stdin); blank lines and # comments are skipped.",
+        flags=("--each-line",),
+        metavar="FILE",
+    ),
+    Key(
+        "items_file",
+        Text(),
+        "One task per JSON object of FILE ('-': stdin), whose values fill the command's {holes}.",
+        flags=("--from-json",),
+        metavar="FILE",
+    ),
+    Key(
+        "sweep",
+        SWEEP,
+        'One task per combination of values: C = [0.1, 1, 10], g = "0:1:0.25", f = "data/*.csv", s = "@seeds.txt".',
+    ),
+    Key("sweep_zip", Flag(), "Take the first values of all names together, then the second ones, and so on."),
+    Key(
+        "array",
+        Text(r"|%\d+|\s*\d+(-\d+(:\d+)?)?\s*(,\s*\d+(-\d+(:\d+)?)?\s*)*(%\d+)?\s*"),
+        "Task numbers: 0-99, 0-99:2%10, 1,5,9.",
+        "array",
+        flags=("--array",),
+        metavar="RANGES",
+    ),
+    Key(
+        "cpus",
+        Number(0.001, MAX_CPUS),
+        "Cores per task.",
+        "cpus",
+        flags=("-c", "--cpus"),
+        metavar="N",
+        from_text=_number,
+        default="1",
+    ),
+    Key(
+        "mem",
+        _SIZE,
+        "Memory per task: 500M, 2G.",
+        "mem_bytes",
+        _size("mem"),
+        flags=("--mem",),
+        metavar="SIZE",
+    ),
+    Key(
+        "time",
+        _TIME,
+        "Limit per attempt: 90s, 1h30m, 2-12:00:00.",
+        "time_limit_s",
+        _time("time"),
+        flags=("-t", "--time"),
+        metavar="TIME",
+    ),
+    Key(
+        "queue",
+        Text(r"([A-Za-z0-9_][A-Za-z0-9_.@+\-]{0,63})?", _queue_name),
+        "The queue that shares the pool with others.",
+        "queue",
+        flags=("-p", "--queue", "--partition"),
+        metavar="NAME",
+        default="your own",
+    ),
+    Key(
+        "priority",
+        Number(0, MAX_PRIORITY, whole=True),
+        "0 is most urgent.",
+        "priority",
+        flags=("--priority",),
+        metavar="N",
+        from_text=_whole,
+        default=str(DEFAULT_PRIORITY),
+    ),
+    Key(
+        "retries",
+        Number(0, MAX_RETRIES, whole=True),
+        "Further tries of a failed task.",
+        "retries",
+        flags=("--retries",),
+        metavar="N",
+        from_text=_whole,
+        default="0",
+    ),
+    Key(
+        "backoff",
+        _TIME,
+        "Pause before the first retry, up to 1h; twice as long before each further one.",
+        "backoff_s",
+        _time("backoff"),
+        flags=("--backoff",),
+        metavar="TIME",
+    ),
+    Key(
+        "retry",
+        ListOf(RETRY),
+        "Other retries after these exit codes: 75 (once), 75,137:5 or 75:5:30s; repeatable.",
+        "retry_rules",
+        _rules,
+        flags=("--retry-on",),
+        metavar="CODES[:N[:TIME]]",
+        from_text=lambda text: [parse_retry(text)],
+        repeatable=True,
+    ),
+    Key(
+        "max_fails",
+        AnyOf((Number(0, MAX_TASKS, whole=True), Text(_MAX_FAILS, _max_fails))),
+        "Cancel the rest of the job when more tasks than N (or P% of them) have failed.",
+        "max_fails",
+        lambda value: str(value).strip(),
+        flags=("--max-fails",),
+        metavar="N|P%",
+    ),
+    Key(
+        "after",
+        AnyOf((_AFTER, _JOB_ID, ListOf(AnyOf((_AFTER, _JOB_ID))))),
+        "Start when other jobs have ended: afterok:37:38, afterany:39, aftercorr:40 (task i after task i).",
+        "after",
+        _afters,
+        flags=("-d", "--dependency", "--after"),
+        metavar="JOBS",
+        from_text=lambda text: [text],
+        repeatable=True,
+    ),
+    Key(
+        "on_failure",
+        Text(enum=tuple(OnFailure)),
+        "What needs a failed task is skipped, or runs all the same; stop: the whole flow (or job) is cancelled.",
+        "on_failure",
+        OnFailure,
+        flags=("--on-failure",),
+        metavar="skip|run|stop",
+    ),
+    Key("hold", Flag(), "Start nothing until it is released.", "hold", flags=("--hold",)),
+    Key(
+        "cwd",
+        Text(),
+        f"Where tasks run; '{SANDBOX}': in an empty directory of their own.",
+        flags=("--cwd",),
+        metavar="DIR",
+        default="here",
+    ),
+    Key(
+        "env",
+        TableOf(Text(), names="[^=]+"),
+        "Set (or pass on) a variable; repeatable.",
+        "env",
+        flags=("--env",),
+        metavar="NAME[=VALUE]",
+        from_text=_variable,
+        repeatable=True,
+    ),
+    Key(
+        "task_id_argument",
+        Flag(),
+        "Append the task's number to the command.",
+        "task_id_argument",
+        flags=("--task-id-argument",),
+    ),
+    Key(
+        "kill_grace",
+        _TIME,
+        "Time between the request to end and the kill.",
+        "kill_grace_s",
+        _time("kill_grace"),
+        flags=("--kill-grace",),
+        metavar="TIME",
+        default="5s",
+    ),
+    Key(
+        "output_limit",
+        _SIZE,
+        "How much of each task's stdout and stderr is kept.",
+        "output_limit_bytes",
+        _size("output_limit"),
+        flags=("--output-limit",),
+        metavar="SIZE",
+        default="10M",
+    ),
+)
+
+BY_NAME = {key.name: key for key in KEYS}
+BY_FLAG = {flag: key for key in KEYS for flag in key.flags}
+BY_FIELD = {key.field: key.name for key in KEYS if key.field} | {
+    "argv": "command",
+    "line": "command",
+    "lines": "lines",
+    "items": "items_file",
+    "grid": "sweep",
+}
+WHAT_IS_RUN = frozenset({"command", "lines", "lines_file"})
+"""Keys that replace one another when a description is laid over another."""
+
+
+def members(keys: Iterable[Key]) -> dict[str, tuple[Kind, str]]:
+    return {
+        key.name: (key.kind, f"{key.help} Default: {key.default}." if key.default else key.help)
+        for key in keys
+    }
+
+
+JOB = Table(members(KEYS))
