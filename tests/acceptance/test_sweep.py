@@ -126,3 +126,15 @@ async def test_a_wrong_sweep_leaves_no_job(lab: Lab) -> None:
         done = lab.run(*words)
         assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert lab.json("list", "--all")["jobs"] == []
+
+
+async def test_four_mebibytes_of_values_reach_the_worker(lab: Lab) -> None:
+    await lab.up("--cpus", "2")
+    values = [f"{number:056}" for number in range(65_000)]
+    (lab.work / "values.txt").write_text("\n".join(values))
+    lab.ok("sweep", "x=@values.txt", "--array", "0,64999", "--wait", "--", "echo", "{x}")
+    assert lab.ok("logs", "1.0") == f"{values[0]}\n"
+    assert lab.ok("logs", "1.64999") == f"{values[-1]}\n"
+    (lab.work / "values.txt").write_text("\n".join(values * 2))
+    refused = lab.run("sweep", "x=@values.txt", "--", "echo", "{x}")
+    assert (refused.returncode, "--from-json" in refused.stderr) == (2, True)

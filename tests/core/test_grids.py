@@ -126,6 +126,7 @@ def grid(*texts: str, zipped: bool = False) -> Grid:
     ("wrong", "what"),
     [
         (Grid(axes=()), "at least one name"),
+        (Grid(axes=tuple(Axis(name=f"a{n}", values=("1",)) for n in range(101))), "at most 100"),
         (grid("a=1", "a=2"), "a is given 2 times"),
         (grid("a=1,2", "b=1:3", zipped=True), "a has 2, b has 3"),
         (grid("a=1:1000000", "b=1:1000000", "c=1:1000"), r"1,000,000,000,000,000 points"),

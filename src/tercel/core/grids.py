@@ -16,6 +16,7 @@ import msgspec
 from tercel.core.errors import UsageError
 from tercel.core.templates import TASK
 
+MAX_AXES = 100
 MAX_VALUES_BYTES = 4 * 2**20
 """Of the values that a grid lists: they travel together, and are held in memory."""
 VALUE_BYTES = 8
@@ -140,6 +141,8 @@ def check_grid(grid: Grid, most: int) -> None:
     """Refuse what cannot be a sweep, or has more than `most` points."""
     if not grid.axes:
         raise UsageError("a sweep needs at least one name with values", "grid")
+    if len(grid.axes) > MAX_AXES:
+        raise UsageError(f"a sweep of {len(grid.axes):,} names; at most {MAX_AXES}", "grid")
     _check_names(grid.names)
     for axis in grid.axes:
         _check_axis(axis)
