@@ -36,8 +36,16 @@ MAY = {
     ("GET", "/v1/jobs/{job}/tasks"): USERS,
     ("GET", "/v1/jobs/{job}/tasks/{task}"): USERS,
     ("GET", "/v1/jobs/{job}/tasks/{task}/logs"): USERS,
+    ("POST", "/v1/flows"): USERS,
+    ("GET", "/v1/jobs/{job}/submission"): USERS,
     ("POST", "/v1/cancel"): USERS,
     ("POST", "/v1/retry"): USERS,
+    ("POST", "/v1/hold"): USERS,
+    ("POST", "/v1/release"): USERS,
+    ("POST", "/v1/revise"): USERS,
+    ("GET", "/v1/queues"): USERS,
+    ("PUT", "/v1/queues/{queue}"): USERS,
+    ("DELETE", "/v1/queues/{queue}"): ADMINS,
     ("GET", "/v1/explain"): USERS,
     ("GET", "/v1/status"): USERS,
     ("GET", "/v1/pool"): USERS,
@@ -47,6 +55,7 @@ MAY = {
     ("POST", "/v1/tokens"): ADMINS,
     ("DELETE", "/v1/tokens/{token}"): ADMINS,
 }
+CHANGES = ("/v1/cancel", "/v1/retry", "/v1/hold", "/v1/release", "/v1/revise")
 FOR_ALL = {("GET", "/v1/health"), ("GET", "/v1/openapi.json")}
 LINK = ("GET", "/v1/link")
 
@@ -54,7 +63,7 @@ every_route = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{
 
 
 def _path(operation: Operation, job: int = 1) -> str:
-    path = operation.path.format(job=job, task=0, worker="nobody", token="nothing")
+    path = operation.path.format(job=job, task=0, worker="nobody", token="nothing", queue="ada")
     query = "&".join(f"{p.name}={job}" for p in operation.parameters if p.required and p.where == "query")
     return f"{path}?{query}" if query else path
 
@@ -63,8 +72,12 @@ async def _try(house: House, operation: Operation, token: str | None, job: int =
     body: object = None
     if operation.path == "/v1/jobs" and operation.method == "POST":
         body = {"argv": ["true"]}
-    elif operation.path in ("/v1/cancel", "/v1/retry"):
+    elif operation.path == "/v1/flows":
+        body = {"jobs": [{"argv": ["true"]}]}
+    elif operation.path in CHANGES:
         body = {"select": [str(job)]}
+    elif operation.path == "/v1/queues/{queue}":
+        body = {"paused": False}
     elif operation.body is not None:
         body = {"role": "user", "user": "eve"}
     return await house.ask(operation.method, _path(operation, job), token=token, json=body)
@@ -233,7 +246,7 @@ async def test_a_job_of_somebody_else_is_as_if_it_were_not_there(
     assert theirs.headers.keys() == nobodys.headers.keys()
 
 
-@pytest.mark.parametrize("path", ["/v1/cancel", "/v1/retry"])
+@pytest.mark.parametrize("path", CHANGES)
 @pytest.mark.parametrize("select", ["1", "1.0", "1.0-1", "1-1", "3-9"])
 async def test_nobody_changes_a_job_of_somebody_else(
     neighbours: House, people: People, path: str, select: str

@@ -17,7 +17,7 @@ from tercel.core.commands import check_spec
 from tercel.core.errors import StoreFull
 from tercel.core.intervals import Range
 from tercel.core.model import JobSpec, Role
-from tercel.manager import calls, conversation, http, requests, server, streams
+from tercel.manager import calls, conversation, http, server, streams, submissions
 from tercel.wire.api import Submitted
 from tercel.wire.messages import Started, Tail, TailData
 from tests.api.house import House, Raw, open_house
@@ -187,13 +187,13 @@ async def test_others_are_answered_while_very_many_lines_are_checked(
 ) -> None:
     asked, answered = threading.Event(), threading.Event()
 
-    def slow(spec: JobSpec, lines: list[str], items: None) -> tuple[list[Range], int]:
+    def slow(spec: JobSpec, lines: list[str], **others: None) -> tuple[list[Range], int]:
         asked.set()
         assert answered.wait(20)
-        return check_spec(spec, lines, items)
+        return check_spec(spec, lines, **others)
 
-    monkeypatch.setattr(requests, "LINES_AT_ONCE", 2)
-    monkeypatch.setattr(requests, "check_spec", slow)
+    monkeypatch.setattr(submissions, "LINES_AT_ONCE", 2)
+    monkeypatch.setattr(submissions, "check_spec", slow)
     submitting = asyncio.create_task(house.submit(lines=["true"] * 3))
     await house.until(asked.is_set, "they are being checked")
     await house.sound()

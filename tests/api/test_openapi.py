@@ -79,15 +79,37 @@ DOCUMENT = msgspec.json.decode(msgspec.json.encode(document(PUBLIC + OPERATIONS)
 api = schemathesis.openapi.from_dict(DOCUMENT)
 
 
+SUBMISSION = {
+    *(
+        "argv",
+        "line",
+        "lines",
+        "array",
+        "env",
+        "name",
+        "cwd",
+        "grid",
+        "items",
+        "template",
+        "function",
+        "calls",
+    ),
+    *("edges", "after", "queue", "max_fails", "retry_rules", "task_id_argument"),
+}
 BEYOND_A_SCHEMA = {
-    "POST /v1/jobs": {"argv", "line", "lines", "array", "env", "name", "cwd", "grid", "items", "template"},
+    "POST /v1/jobs": SUBMISSION,
+    "POST /v1/flows": {"jobs", "key"},
     "GET /v1/jobs/{job}/tasks": {"tasks"},
     "POST /v1/cancel": {"select", "reason"},
     "POST /v1/retry": {"select", "reason"},
+    "POST /v1/hold": {"select", "reason"},
+    "POST /v1/release": {"select", "reason"},
+    "POST /v1/revise": {"select", "reason"},
+    "PUT /v1/queues/{queue}": {"queue", "reason", "weight"},
     "POST /v1/tokens": {"user", "note"},
 }
 """Fields with rules that a schema cannot tell: 9-0 is no range, a blank is no command, characters are not bytes."""
-WHOLE = "Expected `int`, got `float`"
+WHOLE = re.compile(r"Expected `int( \| null)?`, got `float`")
 """To a schema 5.0 is a whole number."""
 
 
@@ -112,7 +134,7 @@ def test_every_operation_does_what_the_document_says(case: schemathesis.Case, se
         assert problem["status"] == response.status_code
         if beyond and response.status_code == 400 and case.meta and case.meta.generation.mode.is_positive:
             field = re.split(r"[.\[]", problem["field"])[0]
-            assert field in beyond or WHOLE in problem["detail"], problem
+            assert field in beyond or WHOLE.search(problem["detail"]), problem
     if case.method == "POST":
         # What is unfinished would keep streams of events open.
         requests.post(f"{served.house.url}/v1/cancel", json={"select": ["all"]}, headers=headers, timeout=20)

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from tercel.core.errors import PassingFault, StoreFull
-from tercel.manager import logs, requests, streams
+from tercel.manager import finding, logs, streams
 from tercel.wire.api import Counts
 from tercel.wire.messages import Offer, Reports, Started
 from tests.api.house import Disk, House
@@ -141,7 +141,7 @@ async def test_a_mistake_of_ours_is_a_problem_too_and_the_log_tells_more(
     def broken(*_: object) -> None:
         raise KeyError("our secret inner life")
 
-    monkeypatch.setattr(requests, "find_job", broken)
+    monkeypatch.setattr(finding, "find_job", broken)
     with caplog.at_level(logging.ERROR):
         answer = await house.ask("GET", "/v1/jobs/1")
     assert answer.status == 500

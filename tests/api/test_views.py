@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tercel.core.intervals import IntervalSet, Range
+from tercel.core.changes import LiveJob
+from tercel.core.intervals import IntervalSet
 from tercel.core.model import End, Needs, Outcome, Output, Role, WorkerState
 from tercel.core.states import TaskState
 from tercel.manager import logs, requests, views
@@ -373,18 +374,18 @@ async def test_a_large_job_is_brought_back_once_and_without_stopping_the_others(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, asked, answered = house.manager.store, threading.Event(), threading.Event()
-    ended = store.ended
+    live = store.live
 
-    def ended_late(job: int, state: TaskState) -> list[Range]:
+    def live_late(job: int) -> LiveJob | None:
         asked.set()
         assert answered.wait(20)
-        return ended(job, state)
+        return live(job)
 
     worker = await house.worker()
     await house.submit()
     await worker.report(await worker.offered(), code=1)
     await house.ended(1)
-    monkeypatch.setattr(store, "ended", ended_late)
+    monkeypatch.setattr(store, "live", live_late)
     retries = [asyncio.create_task(_ask(house, "retry", "1")) for _ in range(2)]
     await house.until(asked.is_set, "it is being read")
     await house.submit()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tercel.runners.pool import SpawnerPool
-from tests.conformance.runners import Lifeline, Recorder, spawners
+from tests.conformance.runners import Lifeline, Recorder, interpreters, spawners
 from tests.conformance.stores import Kept, KeptInMemory, KeptInSqlite
 from tests.worker.network import Server
 
@@ -23,6 +23,7 @@ async def runner(tmp_path: Path, recorder: Recorder) -> AsyncIterator[SpawnerPoo
     yield runner
     await runner.stop()
     assert spawners() == [], "a spawner is left"
+    assert interpreters() == [], "an interpreter is left"
 
 
 @pytest.fixture

@@ -6,13 +6,18 @@ descends from it hold open; its reader sees the end of the file exactly when the
 
 import asyncio
 import contextlib
+import io
 import os
+import pickle
 import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tercel.core.model import Output, Program, Report
+import cloudpickle
+
+from tercel.core.model import Call, Function, Output, Program, Report
 from tercel.runners import trees
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
@@ -92,13 +97,17 @@ class Lifeline:
         self._transport.close()
 
 
-def spawners() -> list[int]:
+def spawners(program: bytes = b"tercel.runners.spawner") -> list[int]:
     found = []
     for pid in trees.descendants(os.getpid()):
         with contextlib.suppress(OSError):
-            if b"tercel.runners.spawner" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if program in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
+
+
+def interpreters() -> list[int]:
+    return spawners(b"tercel.runners.interpreter")
 
 
 def shell(line: str, attempt: int = 1, lane: int = 0, **program: object) -> Launch:
@@ -107,6 +116,42 @@ def shell(line: str, attempt: int = 1, lane: int = 0, **program: object) -> Laun
 
 def python(source: str, *args: str, attempt: int = 1, lane: int = 0, **program: object) -> Launch:
     return Launch(lane, 3, 14, attempt, Program(argv=(sys.executable, "-c", source, *args), **program))
+
+
+def function_of(function: Callable[..., object], **fields: Any) -> Function:
+    values = {"python": f"{sys.version_info.major}.{sys.version_info.minor}", "name": function.__name__}
+    return Function(**{"code": cloudpickle.dumps(function)} | values | fields)
+
+
+def call(
+    function: Callable[..., object] | Function,
+    *args: object,
+    attempt: int = 1,
+    lane: int = 0,
+    job: int = 3,
+    inputs: dict[str, bytes | str] | None = None,
+    **program: Any,
+) -> Launch:
+    """Arguments of type Ref stand for the inputs of that key."""
+    made = function if isinstance(function, Function) else function_of(function)
+    pickle_of_arguments = io.BytesIO()
+    _Pickler(pickle_of_arguments, 5).dump((args, {}))
+    arguments = Call(pickle_of_arguments.getvalue(), tuple(inputs or ()))
+    return Launch(lane, job, 14, attempt, Program(function=made, **program), "", arguments, inputs or {})
+
+
+class Ref(str):
+    """The key of a value, in the place of the value."""
+
+
+class _Pickler(cloudpickle.Pickler):
+    def persistent_id(self, obj: object) -> str | None:
+        return str(obj) if isinstance(obj, Ref) else None
+
+
+def value(runner: SpawnerPool, report: Report) -> Any:
+    """What the call returned; or (what it raised, the traceback)."""
+    return pickle.loads(whole(runner, report, "value"))
 
 
 async def run(runner: SpawnerPool, recorder: Recorder, launch: Launch) -> Report:
@@ -120,7 +165,7 @@ def text(output: Output | None) -> str:
 
 
 def whole(runner: SpawnerPool, report: Report, stream: str) -> bytes:
-    output = report.out if stream == "out" else report.err
+    output = getattr(report, stream)
     assert output is not None
     pieces = list(runner.segments(report.attempt, stream))
     assert len(pieces) == output.segments

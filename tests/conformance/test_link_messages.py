@@ -26,6 +26,8 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
             return st.integers(-(2**63), 2**64 - 1)
         case msgspec.inspect.FloatType():
             return st.floats(allow_nan=False)
+        case msgspec.inspect.StrType(pattern=str(pattern)):
+            return st.from_regex(pattern)
         case msgspec.inspect.StrType():
             return st.text(max_size=20)
         case msgspec.inspect.BytesType():

@@ -1,11 +1,13 @@
 """Templates put any text into a command, and the program gets exactly that text."""
 
 import shlex
+import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tercel.core.errors import UsageError
@@ -60,7 +62,7 @@ PLACES: list[tuple[str, Callable[[str], list[str]]]] = [
     ("--k={x}", lambda x: [f"--k={x}"]),
     ("{x}=1", lambda x: [f"{x}=1"]),
     ("~{x}", lambda x: [f"~{x}"]),
-    ("{{{x},b}}", lambda x: [f"{{{x},b}}"]),
+    ("{{{x}}}", lambda x: [f"{{{x}}}"]),
     ("-- {x}>/dev/stdout", lambda x: ["--", x]),
     ("'a \"{x}' \"b'{x}\"", lambda x: [f'a "{x}', f"b'{x}"]),
     ('"\\\\{x}\\$"', lambda x: [f"\\{x}$"]),
@@ -72,11 +74,11 @@ PLACES: list[tuple[str, Callable[[str], list[str]]]] = [
 """Arguments with holes, and what a program should get."""
 
 
-def arguments_by_shell(lines: list[str]) -> list[list[str]]:
+def arguments_by_shell(lines: list[str], shell: Sequence[str] = ("/bin/sh",)) -> list[list[str]]:
     """What /bin/sh gives a program, for each line of arguments; one process for all."""
     show = "show() { printf '%s\\0' $# \"$@\"; }\n"
     script = show + "\n".join(f"show {line}" for line in lines)
-    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=True)
+    done = subprocess.run([*shell, "-c", script], capture_output=True, check=True)
     assert not done.stderr
     words = iter(done.stdout.decode().split("\0"))
     return [[next(words) for _ in range(int(next(words)))] for _ in lines]
@@ -90,10 +92,49 @@ def test_a_program_gets_exactly_the_value_wherever_in_a_shell_line_it_stands(cas
     assert arguments_by_shell(lines) == [expected(value) for (_, expected), value in cases]
 
 
-def test_every_nasty_value_survives_in_every_place() -> None:
+@pytest.mark.parametrize("shell", [["/bin/sh"], ["bash"], ["bash", "--posix"]], ids=" ".join)
+def test_every_nasty_value_survives_in_every_place_and_shell(shell: list[str]) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip("not here")
     cases = [(place, value) for place in PLACES for value in NASTY]
     lines = [line_template(template).filled({"x": value}) for (template, _), value in cases]
-    assert arguments_by_shell(lines) == [expected(value) for (_, expected), value in cases]
+    assert arguments_by_shell(lines, shell) == [expected(value) for (_, expected), value in cases]
+
+
+WORDS = [*"$\\'\"#{}()a1_~=- \n`;|&:!^,.", "$a", "${a", "$(", "case a in a)", "if", "'", '"', "esac"]
+literals = st.lists(st.sampled_from(WORDS), max_size=8).map("".join)
+
+
+def printed(directory: Path, shell: str, line: str) -> str:
+    """What is printed by a line that can do nothing but print."""
+    show = "show() { for each; do printf '<%s>' \"$each\"; done; }\n"
+    done = subprocess.run(
+        [shell, "-c", f"{show}show {line}"],
+        capture_output=True,
+        cwd=directory,
+        env={"PATH": "/nowhere"},
+        stdin=subprocess.DEVNULL,
+    )
+    return done.stdout.decode()
+
+
+@pytest.mark.must("a")
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(literals, literals, st.sampled_from(NASTY))
+def test_in_any_line_that_is_accepted_a_nasty_value_stands_where_a_harmless_one_did(
+    tmp_path: Path, shell: str, before: str, after: str, value: str
+) -> None:
+    assume("$$" not in before + after)  # the shell's process id, which differs
+    template = "{x}".join(text.replace("{", "{{").replace("}", "}}") for text in (before, after))
+    harmless = "Q7Q"
+    try:
+        read = line_template(template)
+    except UsageError:
+        assume(False)
+    shown = printed(tmp_path, shell, read.filled({"x": harmless}))
+    assume(harmless in shown)
+    assert printed(tmp_path, shell, read.filled({"x": value})) == shown.replace(harmless, value)
 
 
 @pytest.mark.must("a")
@@ -166,6 +207,9 @@ def test_an_unknown_name_is_told_with_its_place_and_with_those_that_exist() -> N
         "echo $((1 + {x}))",
         "echo ${{y:-{x}}}",
         "echo ${x}",
+        "echo $a{x}",
+        'echo "$a_1{x}"',
+        "echo $1{x}",
         'echo "${x}"',
         "echo \\{x}",
         'echo "\\{x}"',
@@ -197,6 +241,9 @@ def test_a_hole_where_no_quoting_is_surely_right_is_refused(template: str) -> No
         '(cd /; echo "{x}")',
         "echo a#'b' {x}",
         "echo 'a<<b' {x}",
+        "echo $a/{x}",
+        'echo "$a-{x}"',
+        "echo $?{x}",
     ],
 )
 def test_holes_outside_of_such_places_are_filled(template: str) -> None:

@@ -51,7 +51,7 @@ from tercel.core.effects import (
     Recalled,
     Welcomed,
 )
-from tercel.core.explain import why_under_way, why_waiting
+from tercel.core.explain import why_ready, why_under_way
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.ledger import Job
@@ -269,7 +269,7 @@ class Stage:
         flight = job.flights.get(number)
         if flight is not None:
             return why_under_way(flight, self.now)
-        return why_waiting(self.machine, job, self.now)
+        return why_ready(self.machine, job, self.now)
 
     def state(self, what: str) -> str:
         if re.fullmatch(r"\d+\.\d+", what):

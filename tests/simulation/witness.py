@@ -18,7 +18,7 @@ from tercel.core.changes import (
     Reopened,
     SpanConcluded,
 )
-from tercel.core.explain import why_under_way, why_waiting
+from tercel.core.explain import why_ready, why_under_way
 from tercel.core.invariants import violations
 from tercel.core.machine import Machine
 from tercel.core.model import End, Held, JobRow, Lease, Outcome, Report
@@ -321,7 +321,7 @@ class Witness:
 
     def check_reasons(self, machine: Machine, now: float) -> None:
         for job in machine.jobs.values():
-            if len(job.ready) and not why_waiting(machine, job, now):
+            if len(job.ready) and not why_ready(machine, job, now):
                 self.broken(f"job {job.id} waits without a reason")
             for flight in job.flights.values():
                 if not why_under_way(flight, now):

@@ -109,8 +109,11 @@ def _apart(names: dict[str, None], prefix: str, taken: set[str]) -> dict[str, st
 
 def last_object(text: str) -> dict[str, Value]:
     """The last line that is a JSON object; nothing if there is none."""
-    for line in reversed(text.splitlines()):
-        line = line.strip()
+    end = len(text)
+    while end > 0:
+        begin = text.rfind("\n", 0, end) + 1
+        line = text[begin:end].strip()
+        end = begin - 1
         if line.startswith("{") and line.endswith("}"):
             try:
                 return msgspec.json.decode(line, type=dict[str, Value])

@@ -38,6 +38,8 @@ class Shell:
         """The next character is escaped."""
         self._before = ""
         """The last character, if it was outside quotes or in double ones and not escaped."""
+        self._naming = False
+        """The last characters are $ and a variable's name, which might go on."""
         self._word = ""
         """Of the word under way outside quotes: what has been read of it."""
         self._unsure = ""
@@ -53,12 +55,14 @@ class Shell:
             raise Refused("a backslash before a value would change it")
         if self._before == "$":
             raise Refused("$ before a value would change it; for a variable of the shell, write ${{name}}")
+        if self._naming:
+            raise Refused("a value here would become part of the variable's name; write ${{name}}")
         if not self._open:
             return Within.BARE
         return Within.DOUBLE if self._open[-1] == '"' else Within.SINGLE
 
     def skip_hole(self) -> None:
-        self._escaped = False
+        self._escaped = self._naming = False
         self._before = ""
         self._word += "_"
 
@@ -69,6 +73,7 @@ class Shell:
     def _read(self, char: str) -> None:
         inmost = self._open[-1] if self._open else ""
         before, self._before = self._before, ""
+        naming, self._naming = self._naming, False
         if self._escaped:
             self._escaped = False
             self._word += "_"
@@ -86,7 +91,8 @@ class Shell:
             if char == inmost[-1]:
                 self._open.pop()
         else:
-            self._before = char
+            self._before = "" if before == char == "$" else char  # $$ is a variable of its own
+            self._naming = (naming or before == "$") and (char == "_" or char.isalnum())
             if not self._expansion(char, before, inmost):
                 if inmost == '"':
                     if char == '"':

@@ -64,7 +64,6 @@ def _size(message: FromManager) -> int:
         case Offer(lines=list(lines)):
             return _SMALL_BYTES + sum(map(len, lines)) * _CHARACTER_BYTES
         case Brief():
-            return len(
-                _encode(message)
-            )  # there are few, from a hundred bytes to the megabytes of a grid's values
+            # There are few; most have a hundred bytes, but a sweep's has all the values that it lists.
+            return len(_encode(message))
     return _SMALL_BYTES

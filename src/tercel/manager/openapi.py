@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 
 from tercel import __version__
-from tercel.core import commands, points
-from tercel.core.model import MAX_PRIORITY, Role
+from tercel.core import commands, points, rules
+from tercel.core.model import MAX_BACKOFF_S, MAX_PRIORITY, Role
 from tercel.manager.access import MAX_NOTE, MAX_USER
 from tercel.manager.requests import MAX_REASON, MAX_SELECTORS
 from tercel.manager.submissions import MAX_KEY
-from tercel.wire.api import NewToken, Problem, Selection, Submission
+from tercel.wire.api import NewToken, Problem, QueueSettings, Retry, Revision, Selection, Submission
 
 Json = dict[str, Any]
 
@@ -90,6 +90,15 @@ _NUMBERS = r"\d{1,10}(-\d{1,10}(:\d{1,10})?)?"
 _TASKS = r"\d{1,16}(-\d{1,16})?(,\d{1,16}(-\d{1,16})?)*"
 TASKS = rf"^{_TASKS}$"
 _SELECTOR = rf"^(all|last|\d{{1,16}}(-\d{{1,16}})?|\d{{1,16}}\.{_TASKS})$"
+_SELECTED: Json = {
+    "select": {"minItems": 1, "maxItems": MAX_SELECTORS, "items": {"pattern": _SELECTOR}},
+    "reason": {"maxLength": MAX_REASON},
+}
+_REVISED: Json = _SELECTED | {
+    "cpus": {"minimum": 0.001, "maximum": commands.MAX_CPUS},
+    "mem_bytes": {"minimum": 0, "maximum": commands.MAX_MEM_BYTES},
+    "time_limit_s": {"minimum": 0, "maximum": commands.MAX_SECONDS},
+}
 _LIMITS: dict[type, Json] = {
     Submission: {
         "argv": {"items": {"pattern": _TEXT}},
@@ -110,10 +119,18 @@ _LIMITS: dict[type, Json] = {
         "kill_grace_s": {"minimum": 0, "maximum": 3600},
         "priority": {"minimum": 0, "maximum": MAX_PRIORITY},
         "retries": {"minimum": 0, "maximum": commands.MAX_RETRIES},
+        "backoff_s": {"minimum": 0, "maximum": MAX_BACKOFF_S},
+        "max_fails": {"pattern": r"^(\d{1,9}|\d{1,2}(\.\d{1,6})?%|100%)?$"},
         "output_limit_bytes": {"minimum": 0, "maximum": commands.MAX_OUTPUT_BYTES},
     },
-    Selection: {
-        "select": {"minItems": 1, "maxItems": MAX_SELECTORS, "items": {"pattern": _SELECTOR}},
+    Selection: _SELECTED,
+    Revision: _REVISED | {"priority": {"minimum": 0, "maximum": MAX_PRIORITY}},
+    Retry: {name: _REVISED[name] for name in ("select", "reason", "mem_bytes", "time_limit_s")},
+    QueueSettings: {
+        "weight": {"exclusiveMinimum": 0, "maximum": rules.MAX_WEIGHT},
+        "max_running": {"minimum": 0, "maximum": rules.MAX_CAP},
+        "max_queued": {"minimum": 0, "maximum": rules.MAX_CAP},
+        "user_max": {"minimum": 0, "maximum": rules.MAX_CAP},
         "reason": {"maxLength": MAX_REASON},
     },
     NewToken: {

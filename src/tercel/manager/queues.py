@@ -64,13 +64,16 @@ async def change(manager: Manager, who: Identity, name: str, settings: QueueSett
         for field in ("weight", "max_running", "max_queued", "user_max")
         if (value := getattr(settings, field)) is not None
     }
-    if who.role is not Role.ADMIN and (fields or queue is None or row.owner != who.user):
+    own = name == who.user or (queue is not None and row.owner == who.user)
+    if who.role is not Role.ADMIN and (fields or not own):
         raise Forbidden(
             f"queue {name[:80]!r}: only an admin makes queues and sets their weights and caps; the owner may pause it",
             "queue",
         )
+    if len(settings.reason) > MAX_REASON or not settings.reason.isprintable():
+        raise UsageError(f"a reason has at most {MAX_REASON} printable characters", "reason")
     if settings.paused is not None:
-        fields["paused"] = _pause(who, settings) if settings.paused else ""
+        fields["paused"] = _pause(who, settings.reason) if settings.paused else ""
     row = msgspec.structs.replace(row, **fields)
     check_queue(row)
     manager.machine.on_queue_set(row)
@@ -78,10 +81,8 @@ async def change(manager: Manager, who: Identity, name: str, settings: QueueSett
     return next(view for view in listed(manager).queues if view.name == name)
 
 
-def _pause(who: Identity, settings: QueueSettings) -> str:
-    if len(settings.reason) > MAX_REASON or not settings.reason.isprintable():
-        raise UsageError(f"a reason has at most {MAX_REASON} printable characters", "reason")
-    return f"paused by {who.user}" + (f": {settings.reason}" if settings.reason else "")
+def _pause(who: Identity, reason: str) -> str:
+    return f"paused by {who.user}" + (f": {reason}" if reason else "")
 
 
 async def remove(manager: Manager, who: Identity, name: str) -> None:

@@ -50,6 +50,7 @@ async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
     """How many of the chosen tasks will run again. What was skipped because of them waits again as well."""
     chosen = await _resolve(manager, who, asked)
     wish = Revision(select=[], mem_bytes=asked.mem_bytes, time_limit_s=asked.time_limit_s)
+    _revised(JobSpec(), wish)  # whatever is chosen: what no job may ask for is refused
     count = 0
     retried: list[int] = []
     async with manager.reopening:
@@ -116,6 +117,7 @@ async def release(manager: Manager, who: Identity, selection: Selection) -> int:
 
 async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
     """How many unfinished jobs are changed by this."""
+    _revised(JobSpec(), wish)
     chosen = await _resolve(manager, who, wish)
     jobs = [job for id, _ in chosen if (job := manager.machine.jobs.get(id)) is not None]
     if any(tasks is not None for _, tasks in chosen):

@@ -39,7 +39,7 @@ class _Draft(msgspec.Struct):
 
 async def submit(manager: Manager, who: Identity, submission: Submission) -> Submitted:
     who.require(Role.USER, Role.ADMIN)
-    (submitted,) = await _submit(manager, who, [submission], submission.key)
+    (submitted,) = await _submit(manager, who, await _checked([submission]), submission.key)
     return submitted
 
 
@@ -55,18 +55,16 @@ async def submit_flow(manager: Manager, who: Identity, flow: Flow) -> FlowSubmit
     jobs = flow.jobs
     if flow.key:
         jobs = [msgspec.structs.replace(job, key=_key_of(flow.key, at)) for at, job in enumerate(jobs)]
-    return FlowSubmitted(jobs=await _submit(manager, who, jobs, _key_of(flow.key, 0) if flow.key else ""))
+    drafts = await _checked(jobs, of_flow=True)
+    return FlowSubmitted(jobs=await _submit(manager, who, drafts, _key_of(flow.key, 0) if flow.key else ""))
 
 
 def _key_of(key: str, number: int) -> str:
     return f"{key}/{number}"
 
 
-async def _submit(
-    manager: Manager, who: Identity, submissions: Sequence[Submission], key: str
-) -> list[Submitted]:
+async def _submit(manager: Manager, who: Identity, drafts: list[_Draft], key: str) -> list[Submitted]:
     """`key` is that of the first: they are stored together, so where it is, all are."""
-    drafts = await _checked(submissions)
     for number, draft in enumerate(drafts):
         _check_key(draft.submission.key)
         _check_needs(manager, who, drafts, number)
@@ -97,13 +95,13 @@ def _earlier(manager: Manager, who: Identity, drafts: list[_Draft]) -> list[Subm
 # -- checking ---------------------------------------------------------------------------------------------
 
 
-async def _checked(submissions: Sequence[Submission]) -> list[_Draft]:
+async def _checked(submissions: Sequence[Submission], of_flow: bool = False) -> list[_Draft]:
     if sum(map(_listed, submissions)) + len(submissions) > LINES_AT_ONCE:
-        return await asyncio.to_thread(_check_all, submissions)
-    return _check_all(submissions)
+        return await asyncio.to_thread(_check_all, submissions, of_flow)
+    return _check_all(submissions, of_flow)
 
 
-def _check_all(submissions: Sequence[Submission]) -> list[_Draft]:
+def _check_all(submissions: Sequence[Submission], of_flow: bool) -> list[_Draft]:
     drafts = []
     for number, one in enumerate(submissions):
         try:
@@ -111,7 +109,7 @@ def _check_all(submissions: Sequence[Submission]) -> list[_Draft]:
             check_rules(one)
             edges = edges_of(one.edges or (), one.calls, ranges)
         except UsageError as error:
-            if len(submissions) > 1:
+            if of_flow:
                 raise UsageError(
                     f"job {one.name or number + 1!r} of the flow: {error}", f"jobs[{number}].{error.field}"
                 ) from None

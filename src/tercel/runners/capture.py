@@ -16,6 +16,27 @@ import os
 MEMORY_BYTES = 64 * 1024
 
 
+class Written:
+    """What is kept of a stream that went straight into a file, as the calls of an interpreter have it.
+
+    The file is its owner's to empty and to close.
+    """
+
+    __slots__ = ("_fd", "begin", "fault", "total")
+
+    def __init__(self, fd: int, limit_bytes: int) -> None:
+        self._fd = fd
+        self.total = os.lseek(fd, 0, os.SEEK_END)
+        self.begin = max(0, self.total - limit_bytes)
+        self.fault = ""
+
+    def read(self, offset: int, most: int) -> bytes:
+        return os.pread(self._fd, min(most, self.total - offset), offset)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 class Capture:
     __slots__ = ("_directory", "_limit", "_memory", "_ring", "begin", "fault", "total")
 

@@ -8,6 +8,11 @@ A frame is its length (4 bytes) and a marshalled list of tuples, each a kind and
     spawner -> pool     ("Started", attempt, pid, started at) · ("Ended", reports)
                         ("Tail", attempt, stream, offset, data)
 
+    lane -> interpreter ("setup", job, function's code, its value's key, path, cwd, output limit)
+                        ("start", task, attempt, arguments, inputs)      of the job of the last setup
+                        ("withdraw", attempts) · ("go", bar)
+    interpreter -> lane ("Ended", reports)
+
 Both ends are one release under one interpreter, started by each other, so marshal serves: against msgspec it saves
 a spawner two thirds of its start-up time and half of its memory. A stream and not SEQPACKET, because a job's arguments
 and environment together may be larger than the largest packet that an ordinary user's socket takes.
@@ -38,7 +43,10 @@ class Channel:
         return bool(self._out)
 
     def send(self, messages: list[Message]) -> None:
-        body = marshal.dumps(messages)
+        self.send_marshalled(marshal.dumps(messages))
+
+    def send_marshalled(self, body: bytes) -> None:
+        """A list of messages that was marshalled already."""
         frame = len(body).to_bytes(4, "little") + body
         if self._out:
             self._out += frame
@@ -60,15 +68,31 @@ class Channel:
 
     def receive(self) -> list[Message]:
         """What has arrived. Raises EOFError once the other end is gone."""
+        self._in += self._read()
+        return self._messages()
+
+    def receive_rest(self) -> list[Message]:
+        """All that an end has sent which sends no more."""
+        try:
+            while data := self._read():
+                self._in += data
+        except EOFError:
+            pass
+        return self._messages()
+
+    def _read(self) -> bytes:
+        """Empty: nothing is there now."""
         try:
             data = os.read(self.fd, _READ_BYTES)
         except BlockingIOError:
-            return []
+            return b""
         except ConnectionResetError:
             data = b""
         if not data:
             raise EOFError
-        self._in += data
+        return data
+
+    def _messages(self) -> list[Message]:
         messages: list[Message] = []
         at = 0
         while len(self._in) - at >= 4:

@@ -1,7 +1,8 @@
 """What every runner does.
 
 A *lane* is a place where one attempt runs at a time. Several launches given to one lane run one after the other
-without a round trip between them; lanes run side by side. The runner tells its listener what happens, in order
+without a round trip between them (what is given to it while it runs commands are commands, and calls while it makes
+calls); lanes run side by side. The runner tells its listener what happens, in order
 per attempt, on the event loop it was started on. Every launch ends in exactly one `ended`, whatever happens to
 the process, its children, or the runner's own helpers.
 """

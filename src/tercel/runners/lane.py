@@ -109,7 +109,7 @@ class Lane:
         with theirs:
             try:
                 self._process = _start_spawner(theirs.fileno(), directories, node)
-                _limit_files(self._process.pid)
+                limit_files(self._process.pid)
             except OSError:
                 self._socket.close()
                 raise
@@ -165,7 +165,7 @@ class Lane:
         except OSError:
             pass  # it is gone already
 
-    def kill_spawner(self) -> None:
+    def kill_process(self) -> None:
         self._process.kill()
 
     def _send(self, messages: list[Message]) -> None:
@@ -262,7 +262,12 @@ def _setup(job: int, program: Program) -> Message:
     )
 
 
-def _limit_files(pid: int) -> None:
+def own_environment() -> dict[str, str]:
+    """This process's, without what is not for tasks."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
+
+
+def limit_files(pid: int) -> None:
     """Before it is given anything to run, so that tasks have it too."""
     if resource.getrlimit(resource.RLIMIT_NOFILE) != _FILES:
         with suppress(OSError):  # it died at once, which is noticed elsewhere; or it may not be done here
@@ -278,6 +283,6 @@ def _start_spawner(fd: int, directories: Directories, node: str) -> "subprocess.
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(fd,),
-        env={name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)},
+        env=own_environment(),
         start_new_session=True,
     )

@@ -1,7 +1,9 @@
-"""The runner that a worker uses: a spawner process for each lane, started when the lane is first used, and kept.
+"""The runner that a worker uses: a process for each lane, started when the lane is first used, and kept.
 
-    <dir>/sandboxes/<pid>.<n>/    what the n-th spawner of this process works in
-    <dir>/outputs/<attempt>.out   large outputs; they stay until forgotten, over restarts
+Commands are run by spawners, calls of Python functions by interpreters. A lane has at most one of each.
+
+    <dir>/sandboxes/<pid>.<n>/    what the n-th of them in this process works in
+    <dir>/outputs/<attempt>.out   large outputs and values; they stay until forgotten, over restarts
     <dir>/trash/                  what is to be removed when there is time
 
 What an earlier process left behind (killed together with its spawners, say) is ended and removed at the start.
@@ -16,6 +18,7 @@ from pathlib import Path
 
 from tercel.core.model import End, Output, Report
 from tercel.runners import outputs, trees
+from tercel.runners.call_lane import CallLane
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.lane import Directories, Lane, interrupted
 from tercel.runners.sandbox import Sweeper
@@ -36,8 +39,9 @@ class SpawnerPool:
         self._dir = dir.resolve()  # one spelling: leftovers are told by it
         self._node = node
         self._outputs = os.fsencode(self._dir / "outputs")
-        self._lanes: dict[int, Lane] = {}
-        self._present: set[Lane] = set()
+        self._lanes: dict[tuple[int, bool], Lane | CallLane] = {}
+        """By number and by whether it makes calls: what a lane started for one kind stays warm beside the other's."""
+        self._present: set[Lane | CallLane] = set()
         """Lanes whose processes are not known to be gone, replaced ones too."""
         self._spawners = 0
         self._kept: set[int] = set()
@@ -64,25 +68,34 @@ class SpawnerPool:
         for launch in launches:
             by_lane.setdefault(launch.lane, []).append(launch)
         for number, batch in by_lane.items():
-            lane = self._lanes.get(number)
-            if lane is None or lane.lost:
-                try:
-                    lane = self._lanes[number] = self._open_lane()
-                except OSError as error:
-                    why = f"{self._node}: no spawner can be started: {error}"
-                    self._tell_later([interrupted(launch, why) for launch in batch])
-                    continue
+            try:
+                lane = self._lane(number, batch[0])
+            except OSError as error:
+                why = f"{self._node}: no spawner can be started: {error}"
+                self._tell_later([interrupted(launch, why) for launch in batch])
+                continue
             lane.launch(batch)
 
-    def _open_lane(self) -> Lane:
-        if self._stopping:
-            raise OSError("the worker stops")
+    def _lane(self, number: int, launch: Launch) -> Lane | CallLane:
+        """The one for such launches. Raises OSError if there is none and none can be had."""
+        calls = launch.program.function is not None
+        lane = self._lanes.get((number, calls))
+        if lane is None or lane.lost:
+            if self._stopping:
+                raise OSError("the worker stops")
+            told = (self._node, self._listener, self._on_ended, self._on_gone)
+            if calls:
+                lane = CallLane(self._new_directories, *told, self.segments)
+            else:
+                lane = Lane(self._new_directories(), *told)
+            self._lanes[number, calls] = lane
+            self._present.add(lane)
+        return lane
+
+    def _new_directories(self) -> Directories:
         name = f"{os.getpid()}.{self._spawners}"
         self._spawners += 1
-        directories = Directories(self._dir / "sandboxes" / name, self._dir / "trash", self._dir / "outputs")
-        lane = Lane(directories, self._node, self._listener, self._on_ended, self._on_gone)
-        self._present.add(lane)
-        return lane
+        return Directories(self._dir / "sandboxes" / name, self._dir / "trash", self._dir / "outputs")
 
     def kill(self, attempts: list[int]) -> None:
         for lane in self._present:
@@ -103,7 +116,7 @@ class SpawnerPool:
 
     def _on_ended(self, reports: list[Report]) -> None:
         for report in reports:
-            if _is_large(report.out) or _is_large(report.err):
+            if _is_large(report.out) or _is_large(report.err) or _is_large(report.value):
                 self._kept.add(report.attempt)
         if faults := [report for report in reports if _is_this_nodes_fault(report)]:
             self._tell_later(faults)
@@ -111,7 +124,7 @@ class SpawnerPool:
         if reports:
             self._listener.ended(reports)
 
-    def _on_gone(self, lane: Lane) -> None:
+    def _on_gone(self, lane: Lane | CallLane) -> None:
         if lane not in self._present:
             return
         self._present.remove(lane)
@@ -146,9 +159,9 @@ class SpawnerPool:
             self._remove_outputs(attempt)
 
     def _remove_outputs(self, attempt: int) -> None:
-        for stream in outputs.STREAMS:
+        for path in outputs.paths_of(self._outputs, attempt):
             try:
-                outputs.remove(outputs.path_of(self._outputs, attempt, stream))
+                outputs.remove(path)
             except OSError as error:  # reports must not wait for it; the next start finds what is left
                 log.warning("Cannot remove the output of attempt %d: %s.", attempt, error)
 
@@ -180,7 +193,7 @@ class SpawnerPool:
             lane.leave()
         if not await self._are_gone():
             for lane in self._present:
-                lane.kill_spawner()
+                lane.kill_process()
             await self._are_gone()
         for lane in list(self._present):  # hanging in the kernel: nothing more can be done about it
             self._on_gone(lane)

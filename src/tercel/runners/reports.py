@@ -108,10 +108,10 @@ def _notes(run: Run, end: str, code: int) -> Iterator[str]:
     elif run.left and not run.ending:
         yield f"{run.left} process{'es' if run.left > 1 else ''} left behind by it ended"
     if end == "signalled" and not run.ending:
-        yield _signal_note(code)
+        yield signal_note(code)
 
 
-def _signal_note(number: int) -> str:
+def signal_note(number: int) -> str:
     if number == signal.SIGKILL:
         return "ended by SIGKILL: by somebody, or by the system for want of memory"
     try:

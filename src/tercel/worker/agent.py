@@ -1,7 +1,8 @@
 """The worker's side of the protocol, pure: what it holds, what it owes, what it may forget.
 
     offered -> queue --launches()--> lane --on_ended()--> owed --on_ack()--> forgotten
-                 \\--on_take_back(), on_cancel(), drain()--> returned
+      |          ^ \\--on_take_back(), on_cancel(), drain()--> returned
+      +-> staging, while values that it refers to are fetched
 
 A lane is a place where one attempt runs at a time, with the resources of that attempt. Attempts of a job whose
 tasks are short are put into a lane ahead of time, so that its spawner never waits for a round trip; such an
@@ -14,70 +15,18 @@ from collections import deque
 from collections.abc import Iterable
 
 from tercel.core.errors import PeerError
-from tercel.core.model import End, Held, Needs, Program, Report
+from tercel.core.model import End, Held, Needs, Report
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
+from tercel.worker.held import Attempt, Job, Lane
+from tercel.worker.staging import Place, Staging
 
-LANE_AHEAD_S = 0.05
-"""How much work, by the job's mean, may wait inside a lane."""
-LANE_AHEAD_MOST = 64
 LANES_MOST = 512
 """However little each attempt asks for: every lane has a process of its own."""
 OWED_MOST_BYTES = 64 * 2**20
 """Nothing is launched while unacknowledged reports take more memory than this."""
 _REPORT_BYTES = 512
 """What a report takes in memory beside its outputs, about."""
-
-
-class _Job:
-    """What attempts of one job have in common, kept while any is held or the manager may offer more."""
-
-    __slots__ = ("ended", "held", "id", "mean_wall_s", "needs", "program")
-
-    def __init__(self, brief: Brief) -> None:
-        self.id = brief.job
-        self.program: Program = brief.program
-        self.needs: Needs = brief.needs
-        self.mean_wall_s: float | None = None
-        self.held = 0
-        self.ended = False
-
-    def depth(self) -> int:
-        """How many attempts a lane may contain, the running one included."""
-        if self.mean_wall_s is None:
-            return 1
-        return 1 + min(LANE_AHEAD_MOST, int(LANE_AHEAD_S / max(self.mean_wall_s, 1e-6)))
-
-
-class _Lane:
-    __slots__ = ("attempts", "job", "lasting", "needs", "number")
-
-    def __init__(self, number: int, job: _Job) -> None:
-        self.number = number
-        self.job = job
-        self.needs = job.needs
-        self.attempts: dict[int, _Attempt] = {}
-        self.lasting = -1
-        """The attempt that was announced as running, if one was: nothing is put behind it."""
-
-
-class _Attempt:
-    """An attempt in the queue or in a lane."""
-
-    __slots__ = ("attempt", "job", "lane", "line", "recalled", "task", "wanted", "withdrawn")
-
-    def __init__(self, job: _Job, task: int, attempt: int, line: str) -> None:
-        self.job = job
-        self.task = task
-        self.attempt = attempt
-        self.line = line
-        self.lane: _Lane | None = None
-        self.wanted = True
-        """False: the manager dropped it; its report goes nowhere."""
-        self.recalled = False
-        """The manager has another use for it, or wants its end: should it leave its lane unbegun, it is not kept."""
-        self.withdrawn = False
-        """The runner was asked not to begin it."""
 
 
 class Agent:
@@ -89,10 +38,13 @@ class Agent:
         self.owed: dict[int, Report] = {}
         """Reports that are not acknowledged yet, in order of ending."""
         self._owed_bytes = 0
-        self._jobs: dict[int, _Job] = {}
-        self._held: dict[int, _Attempt] = {}
-        self._queue: deque[_Attempt] = deque()
-        self._lanes: dict[int, _Lane] = {}
+        self._jobs: dict[int, Job] = {}
+        self._held: dict[int, Attempt] = {}
+        self._queue: deque[Attempt] = deque()
+        self._staging: dict[int, Attempt] = {}
+        """They wait for values, and nobody waits for them."""
+        self._values = Staging()
+        self._lanes: dict[int, Lane] = {}
         self._free_lanes: list[int] = []
         self._used_millicpus = 0
         self._used_mem_bytes = 0
@@ -147,7 +99,7 @@ class Agent:
     def on_brief(self, brief: Brief) -> None:
         known = self._jobs.get(brief.job)
         if known is None:
-            self._jobs[brief.job] = _Job(brief)
+            self._jobs[brief.job] = Job(brief)
         else:
             known.program, known.needs, known.ended = brief.program, brief.needs, False
 
@@ -159,22 +111,32 @@ class Agent:
     def on_offer(self, offer: Offer) -> list[int]:
         """Queue the offered tasks. Returns those it will not take, because it is draining."""
         count = offer.last - offer.first + 1
-        if count < 1 or (offer.lines is not None and len(offer.lines) != count):
-            raise PeerError(f"the manager offered tasks {offer.first} to {offer.last} with wrong lines")
+        if count < 1 or any(of is not None and len(of) != count for of in (offer.lines, offer.calls)):
+            raise PeerError(
+                f"the manager offered tasks {offer.first} to {offer.last} with wrong lines or calls"
+            )
         attempts = range(offer.first_attempt, offer.first_attempt + count)
         if self.draining:
             return list(attempts)
         job = self._jobs.get(offer.job)
         if job is None:
             raise PeerError(f"the manager offered tasks of job {offer.job} without its brief")
+        if (job.program.function is None) != (offer.calls is None):
+            raise PeerError(f"the manager offered tasks of job {offer.job} that are not what its brief says")
         for at, attempt in enumerate(attempts):
             if attempt not in self._held and attempt not in self.owed:
                 line = offer.lines[at] if offer.lines is not None else ""
-                held = _Attempt(job, offer.first + at, attempt, line)
-                job.held += 1
-                self._held[attempt] = held
-                self._queue.append(held)
+                call = offer.calls[at] if offer.calls is not None else None
+                self._hold(Attempt(job, offer.first + at, attempt, line, call))
         return []
+
+    def _hold(self, held: Attempt) -> None:
+        held.job.held += 1
+        self._held[held.attempt] = held
+        if not held.keys or self._values.need(held.attempt, held.keys):
+            self._queue.append(held)
+        else:
+            self._staging[held.attempt] = held
 
     def on_take_back(self, attempts: list[int]) -> list[int]:
         """Give back those that have not been launched, and those that never came: either way they are not here."""
@@ -208,25 +170,60 @@ class Agent:
     def drain(self) -> list[int]:
         """Take nothing more; give back what has not been launched."""
         self.draining = True
-        return self._unqueue({held.attempt for held in self._queue})
+        return self._unqueue({held.attempt for held in self._queue} | self._staging.keys())
 
     def _unqueue(self, attempts: set[int]) -> list[int]:
         gone = [held for held in self._queue if held.attempt in attempts]
         if gone:
             self._queue = deque(held for held in self._queue if held.attempt not in attempts)
-            for held in gone:
-                del self._held[held.attempt]
-                self._let_go(held.job)
+        gone += [self._staging.pop(attempt) for attempt in sorted(attempts & self._staging.keys())]
+        for held in gone:
+            self._let_go(held)
         return [held.attempt for held in gone]
 
-    def _let_go(self, job: _Job) -> None:
-        job.held -= 1
-        if job.ended:
-            self._forget_if_unused(job)
+    def _let_go(self, held: Attempt) -> None:
+        del self._held[held.attempt]
+        if held.keys:
+            self._values.release(held.attempt, held.keys)
+        held.job.held -= 1
+        if held.job.ended:
+            self._forget_if_unused(held.job)
 
-    def _forget_if_unused(self, job: _Job) -> None:
+    def _forget_if_unused(self, job: Job) -> None:
         if not job.held:
             self._jobs.pop(job.id, None)
+
+    # -- values that calls refer to ----------------------------------------------------------------------
+
+    def fetches(self) -> list[str]:
+        """Keys of values to ask for, each told once."""
+        return self._values.take_new()
+
+    def awaits(self, key: str) -> bool:
+        return self._values.awaits(key)
+
+    def on_value(self, key: str, place: Place, size_bytes: int) -> None:
+        for attempt in self._values.arrived(key, place, size_bytes):
+            self._queue.append(self._staging.pop(attempt))
+
+    def on_value_gone(self, key: str) -> list[int]:
+        """Returns the attempts that cannot run without it: see `fail_staging`."""
+        return self._values.gone(key)
+
+    def fail_staging(self, attempts: list[int], why: str, now: float) -> list[Report]:
+        """Those that are still held end; returns the reports that are owed."""
+        reports = []
+        for attempt in attempts:
+            if (held := self._staging.pop(attempt, None)) is not None:
+                self._let_go(held)
+                ids = (held.job.id, held.task, attempt)
+                reports.append(Report(*ids, End.INTERRUPTED, 0, now, 0.0, 0.0, 0, why))
+                self._owe(reports[-1])
+        return reports
+
+    def dropped_values(self) -> list[str]:
+        """Paths of files that are of no more use."""
+        return self._values.take_dropped()
 
     # -- from and to the runner ---------------------------------------------------------------------------
 
@@ -241,7 +238,7 @@ class Agent:
             launches += deeper
         return launches
 
-    def _deepen(self, job: _Job) -> list[Launch]:
+    def _deepen(self, job: Job) -> list[Launch]:
         """Fill up lanes of this job that run low, in turn; stops where another job's attempt is at the head."""
         launches: list[Launch] = []
         depth = job.depth()
@@ -268,18 +265,19 @@ class Agent:
             and len(self._lanes) < LANES_MOST
         )
 
-    def _open_lane(self, job: _Job) -> _Lane:
+    def _open_lane(self, job: Job) -> Lane:
         number = self._free_lanes.pop() if self._free_lanes else len(self._lanes)
-        lane = self._lanes[number] = _Lane(number, job)
+        lane = self._lanes[number] = Lane(number, job)
         self._used_millicpus += lane.needs.millicpus
         self._used_mem_bytes += lane.needs.mem_bytes
         return lane
 
-    def _place(self, head: _Attempt, lane: _Lane) -> Launch:
+    def _place(self, head: Attempt, lane: Lane) -> Launch:
         self._queue.popleft()
         head.lane = lane
         lane.attempts[head.attempt] = head
-        return Launch(lane.number, head.job.id, head.task, head.attempt, head.job.program, head.line)
+        job, inputs = head.job, self._values.inputs(head.keys)
+        return Launch(lane.number, job.id, head.task, head.attempt, job.program, head.line, head.call, inputs)
 
     def on_started(self, attempts: list[int]) -> list[int]:
         """Returns those the manager should be told of."""
@@ -316,11 +314,10 @@ class Agent:
             if self._comes_back(held, report):
                 back.append(held)
                 continue
-            del self._held[report.attempt]
             if report.end is End.EXITED:
                 mean = held.job.mean_wall_s
                 held.job.mean_wall_s = report.wall_s if mean is None else mean + 0.2 * (report.wall_s - mean)
-            self._let_go(held.job)
+            self._let_go(held)
             if held.wanted:
                 self._owe(report)
                 owed.append(report)
@@ -328,13 +325,13 @@ class Agent:
             self._queue.extendleft(reversed(back))
         return owed
 
-    def _comes_back(self, held: _Attempt, report: Report) -> bool:
+    def _comes_back(self, held: Attempt, report: Report) -> bool:
         """Whether it was withdrawn before it began, and so simply waits again."""
         never_began = held.withdrawn and report.end is End.INTERRUPTED and not report.started_at
         held.withdrawn = False
         return never_began and held.wanted and not held.recalled and not self.draining
 
-    def _leave_lane(self, held: _Attempt, lane: _Lane) -> None:
+    def _leave_lane(self, held: Attempt, lane: Lane) -> None:
         held.lane = None
         del lane.attempts[held.attempt]
         if lane.lasting == held.attempt:
@@ -352,8 +349,7 @@ class Agent:
 
 def _weight(report: Report) -> int:
     weight = _REPORT_BYTES
-    if report.out is not None:
-        weight += len(report.out.inline)
-    if report.err is not None:
-        weight += len(report.err.inline)
+    for output in (report.out, report.err, report.value):
+        if output is not None:
+            weight += len(output.inline)
     return weight

@@ -19,6 +19,7 @@ from tercel.core.model import Report
 from tercel.links.contract import LinkClosed, WorkerEnd
 from tercel.wire.messages import (
     Bye,
+    Fetch,
     FromManager,
     FromWorker,
     Hello,
@@ -84,6 +85,10 @@ class Conversation:
         self._awake.set()
         if self._outbox.small_reports >= BATCH_REPORTS:
             self._batch_full.set()
+
+    def fetch(self, fetches: list[Fetch]) -> None:
+        self._outbox.add_fetches(fetches)
+        self._awake.set()
 
     def tail(self, data: TailData) -> None:
         self._outbox.add_tail(data)

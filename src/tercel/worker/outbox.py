@@ -1,6 +1,7 @@
 """What is to be said to the manager over one link, made into frames of bounded size.
 
-    started, returned, tail   in the next frame
+    started, returned,
+    fetches, tail             in the next frame
     small reports             in the next frames, in order of ending
     reports with segments     one after the other: its segments in as many frames as it takes, then the report
 
@@ -11,11 +12,22 @@ precedence. What was not sent when a link ends is dropped with it; the next link
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import msgspec
 
-from tercel.core.model import Output, Report
-from tercel.wire.messages import Bye, FromWorker, Presence, Reports, Returned, Segment, Started, TailData
+from tercel.core.model import End, Output, Report
+from tercel.wire.messages import (
+    Bye,
+    Fetch,
+    FromWorker,
+    Presence,
+    Reports,
+    Returned,
+    Segment,
+    Started,
+    TailData,
+)
 
 log = logging.getLogger("tercel.worker")
 
@@ -26,6 +38,8 @@ TAIL_BYTES = 1024 * 1024
 _REPORT_BYTES = 128
 """Of a report beside its outputs, about."""
 
+VALUE = "value"
+
 ReadSegments = Callable[[int, str], Iterable[bytes]]
 
 
@@ -34,6 +48,7 @@ class Outbox:
         self._read_segments = read_segments
         self._started: list[int] = []
         self._returned: list[int] = []
+        self._fetches: list[Fetch] = []
         self._tails: list[TailData] = []
         self._tail_bytes = 0
         self._reports: deque[Report] = deque()
@@ -51,9 +66,12 @@ class Outbox:
     def add_returned(self, attempts: list[int]) -> None:
         self._returned += attempts
 
+    def add_fetches(self, fetches: list[Fetch]) -> None:
+        self._fetches += fetches
+
     def add_reports(self, reports: Iterable[Report]) -> None:
         for report in reports:
-            if (report.out and report.out.segments) or (report.err and report.err.segments):
+            if any(output is not None and output.segments for _, output in _streams(report)):
                 self._large.append(report)
             else:
                 self._reports.append(report)
@@ -95,6 +113,9 @@ class Outbox:
         if self._returned:
             messages.append(Returned(self._returned))
             self._returned = []
+        if self._fetches:
+            messages += self._fetches
+            self._fetches = []
         room = FRAME_BYTES
         if self._tails:
             room -= self._take_tails(messages)
@@ -122,6 +143,8 @@ class Outbox:
                 size += len(report.out.inline)
             if report.err is not None:
                 size += len(report.err.inline)
+            if report.value is not None:
+                size += len(report.value.inline)
             reports.append(report)
         messages.append(Reports(reports))
         return size
@@ -142,7 +165,7 @@ class Outbox:
             room -= len(segment.data)
 
     def _segments(self, report: Report) -> Iterator[Segment]:
-        for stream, output in (("out", report.out), ("err", report.err)):
+        for stream, output in _streams(report):
             if output is None or not output.segments:
                 continue
             count = 0
@@ -156,10 +179,22 @@ class Outbox:
                 self._lost.add(stream)
 
 
+def _streams(report: Report) -> tuple[tuple[str, Output | None], ...]:
+    return ("out", report.out), ("err", report.err), (VALUE, report.value)
+
+
 def _without(report: Report, lost: set[str]) -> Report:
-    """The report with those outputs left out whose segments were no longer there."""
+    """The report with those outputs left out whose segments were no longer there.
+
+    Without its value a call might as well not have been made: any worker may make it again.
+    """
     if not lost:
         return report
-    note = "; ".join(filter(None, [report.note, f"std{' and std'.join(sorted(lost))} lost at the worker"]))
-    gone = {name: Output(getattr(report, name).total_bytes, 0) for name in lost}
-    return msgspec.structs.replace(report, note=note, **gone)
+    if VALUE in lost:
+        gone: dict[str, Any] = {"value": None, "end": End.INTERRUPTED, "code": 0}
+        notes = [report.note, "its value was lost at the worker"]
+    else:
+        gone = {}
+        notes = [report.note, f"std{' and std'.join(sorted(lost))} lost at the worker"]
+    gone |= {name: Output(getattr(report, name).total_bytes, 0) for name in lost - {VALUE}}
+    return msgspec.structs.replace(report, note="; ".join(filter(None, notes)), **gone)

@@ -16,7 +16,7 @@ import asyncio
 import logging
 import random
 
-from tercel.core.errors import Forbidden, PassingFault, PeerError, TercelError, Unreachable
+from tercel.core.errors import Forbidden, PassingFault, PeerError, TercelError
 from tercel.core.model import Report, WorkerState
 from tercel.links.contract import Dialer
 from tercel.runners.contract import Runner
@@ -26,10 +26,12 @@ from tercel.wire.messages import (
     Brief,
     Cancel,
     Drain,
+    Fetch,
     Forget,
     FromManager,
     Hello,
     Offer,
+    Piece,
     Ping,
     Presence,
     Refused,
@@ -41,14 +43,13 @@ from tercel.wire.messages import (
 from tercel.worker import node
 from tercel.worker.agent import Agent
 from tercel.worker.conversation import Conversation, first_to_end
+from tercel.worker.fetching import StageIn
 from tercel.worker.options import WorkerOptions
+from tercel.worker.redial import Redial
 from tercel.worker.spool import Home, unusable
 
 log = logging.getLogger("tercel.worker")
 
-RECONNECT_FIRST_S = 0.1
-PROVEN_S = 10.0
-"""A link that lasted so long was a good one: after its loss dialling starts anew with short pauses."""
 DELIVER_LIMIT_S = 5.0
 """How long a worker that was told to stop waits for its last reports to be acknowledged."""
 FAREWELL_LIMIT_S = 2.0
@@ -62,6 +63,7 @@ class Worker:
         self._rng = rng
         self._info = node.describe(options)
         self._agent = Agent(self._info.capacity)
+        self._stage_in = StageIn(options.dir, self._info.node, self._agent, self._owe)
         self._home = Home(options.dir, self._info.node, rng)
         self._instance = f"{rng.getrandbits(64):016x}"
         self._talk: Conversation | None = None
@@ -107,6 +109,7 @@ class Worker:
 
     async def _prepare(self) -> None:
         """Take over what an earlier process left."""
+        self._stage_in.prepare()
         self._agent.restore(self._home.spool.load())
         if self._agent.owed:
             log.info("Found %d results of an earlier run to deliver.", len(self._agent.owed))
@@ -143,9 +146,7 @@ class Worker:
         try:
             owed = self._agent.on_ended(reports)
             if owed:
-                self._home.spool.append(owed)
-                if self._talk is not None:
-                    self._talk.reports(owed)
+                self._owe(owed)
             if len(owed) < len(reports):
                 wanted = {report.attempt for report in owed}
                 self._runner.forget([r.attempt for r in reports if r.attempt not in wanted])
@@ -155,6 +156,11 @@ class Worker:
             self._see_whether_settled()
         except Exception as error:
             self._fail(error)
+
+    def _owe(self, reports: list[Report]) -> None:
+        self._home.spool.append(reports)
+        if self._talk is not None:
+            self._talk.reports(reports)
 
     def tail(self, attempt: int, stream: str, offset: int, data: bytes) -> None:
         if self._talk is not None:
@@ -178,7 +184,7 @@ class Worker:
     async def _stay_linked(self) -> None:
         """Returns when the worker has said good-bye; raises if dialling again would be in vain."""
         loop = asyncio.get_running_loop()
-        failures, alone_since = 0, loop.time()
+        redial = Redial(self._options, self._rng, loop.time())
         while True:
             self._joined = False
             try:
@@ -190,11 +196,8 @@ class Worker:
             if self._settled.is_set():
                 return None
             if self._joined:
-                alone_since = loop.time()
-                failures = 0 if alone_since - self._joined_at >= PROVEN_S else failures
-            failures += 1
-            pause_s = self._pause_s(failures, trouble)
-            self._leave_if_alone_too_long(loop.time() + pause_s - alone_since, trouble)
+                redial.lost(self._joined_at, loop.time())
+            pause_s = redial.pause_s(trouble, loop.time())
             what = "Lost the link to the manager" if self._joined else "Cannot reach the manager"
             log.warning("%s: %s. Trying again in %.1f s.%s", what, trouble, pause_s, self._what_waits())
             await asyncio.sleep(pause_s)
@@ -217,18 +220,6 @@ class Worker:
                 self._runner.follow(attempt, False)
             self._followed.clear()
             await link.close()
-
-    def _pause_s(self, failures: int, trouble: TercelError) -> float:
-        """Full jitter: whoever lost the same manager at the same moment does not come back at the same moment."""
-        most_s = self._options.reconnect_most_s
-        if isinstance(trouble, Forbidden):
-            return self._rng.uniform(most_s / 2, most_s)
-        return self._rng.uniform(0, min(most_s, RECONNECT_FIRST_S * 2 ** min(failures - 1, 30)))
-
-    def _leave_if_alone_too_long(self, alone_s: float, trouble: TercelError) -> None:
-        limit_s = self._options.leave_when_unreachable_s
-        if 0 < limit_s <= alone_s:
-            raise Unreachable(f"no manager for {limit_s:g} s: {trouble}") from trouble
 
     def _what_waits(self) -> str:
         return f" {len(self._agent.owed)} results wait to be delivered." if self._agent.owed else ""
@@ -274,6 +265,7 @@ class Worker:
         if welcome.drop:
             killed = set(kill)
             self._forget([attempt for attempt in welcome.drop if attempt not in killed])
+        self._fetch(self._stage_in.asks_again())
         self._launch()
         self._welcomed = self._joined = True
         self._joined_at = asyncio.get_running_loop().time()
@@ -304,6 +296,8 @@ class Worker:
                     self._cancel(attempts)
                 case Tail(attempt, on):
                     self._follow(attempt, on)
+                case Piece():
+                    self._fetch(self._stage_in.on_piece(message))
                 case Drain():
                     self.drain()
                 case Ping():
@@ -338,7 +332,13 @@ class Worker:
 
     # -- what it does by itself ---------------------------------------------------------------------------
 
+    def _fetch(self, fetches: list[Fetch]) -> None:
+        # Without a link there is nobody to ask: the next one is asked for all that has not come.
+        if fetches and self._talk is not None:
+            self._talk.fetch(fetches)
+
     def _launch(self) -> None:
+        self._fetch(self._stage_in.asks())
         launches = self._agent.launches()
         if launches:
             self._runner.launch(launches)

@@ -1,0 +1,69 @@
+"""How calls end that do not end by themselves: refused, never begun, ended by the lane, dead with their interpreter."""
+
+import sys
+import time
+
+from tercel.core.model import End, Report
+from tercel.runners.call_process import Left
+from tercel.runners.contract import Launch
+from tercel.runners.reports import signal_note
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class Ending:
+    """A call that is being ended."""
+
+    __slots__ = ("attempt", "end", "kill_at", "killed")
+
+    def __init__(self, attempt: int, end: End, kill_at: float) -> None:
+        self.attempt = attempt
+        self.end = end
+        self.kill_at = kill_at
+        self.killed = False
+
+
+def is_of_this_python(launch: Launch) -> bool:
+    assert launch.program.function is not None
+    return launch.program.function.python in ("", PYTHON)
+
+
+def refused(launch: Launch, node: str) -> Report:
+    assert launch.program.function is not None
+    other = launch.program.function.python
+    note = f"{node} runs Python {PYTHON}, the function was pickled under {other}"
+    return unbegun(launch, End.REFUSED, note, time.time())
+
+
+def unstartable(launch: Launch, why: str) -> Report:
+    """No process can be given what this job asks for; the code is a shell's for what cannot be executed."""
+    ids = (launch.job, launch.task, launch.attempt)
+    return Report(*ids, End.EXITED, 126, time.time(), 0.0, 0.0, 0, f"no interpreter can be started: {why}")
+
+
+def unbegun(launch: Launch, end: End, note: str, started_at: float) -> Report:
+    return Report(launch.job, launch.task, launch.attempt, end, 0, started_at, 0.0, 0.0, 0, note)
+
+
+def died(launch: Launch, left: Left, ending: Ending | None) -> Report:
+    """Of the call that its interpreter died in."""
+    wall_s = time.monotonic() - left.since
+    notes = list(left.notes)
+    if left.status < 0:
+        end, code = End.SIGNALLED, -left.status
+    else:
+        # Even 0 is no success: there is no value.
+        end, code = End.EXITED, left.status or 1
+    if ending is not None and ending.attempt == launch.attempt:
+        end = ending.end
+        if ending.killed and launch.program.kill_grace_s:
+            notes.insert(0, f"killed: it had not ended {launch.program.kill_grace_s:g} s after TERM")
+        if ending.end is End.TIMED_OUT:
+            notes.insert(0, f"time limit of {launch.program.time_limit_s:g} s reached")
+    elif end is End.SIGNALLED:
+        notes.insert(0, f"its interpreter {signal_note(code)}")
+    else:
+        notes.insert(0, f"its interpreter was ended by the function with code {left.status}")
+    ids = (launch.job, launch.task, launch.attempt)
+    note = "; ".join(notes)
+    return Report(*ids, end, code, time.time() - wall_s, wall_s, 0.0, 0, note, left.out, left.err)

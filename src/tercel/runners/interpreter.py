@@ -1,0 +1,241 @@
+"""The program of an interpreter: one warm Python process per lane that makes one call after the other.
+
+    begin (on the board) -> surroundings -> unpickle, call, pickle -> outputs, value -> report (on the board)
+
+It has one thread, for the function is its own main program as far as it can tell, and starts nothing by itself. So the
+lane watches it: by the board, and by its exit. Reports go out when some have gathered, when a few milliseconds have
+passed, and when nothing is left to do; the lane finds those of an interpreter that is busy, or dead, on the board.
+
+A forked child that comes back from the function is not us: it ends. An interpreter that has grown ends too, between two
+calls, and its lane goes on in another one.
+"""
+
+import gc
+import os
+import resource
+import select
+import sys
+import types
+from collections import deque
+from collections.abc import Callable
+from time import monotonic, time
+from typing import Any
+
+from tercel.runners import calls, outputs, trees
+from tercel.runners.board import Board
+from tercel.runners.calls import Functions, InputLost, Inputs, Job
+from tercel.runners.channel import Channel
+from tercel.runners.reports import Config
+from tercel.runners.surroundings import Misplaced, Surroundings
+
+WAIT_S = 0.016
+"""How long a report may wait for others while there is more to do, and how long between two looks at the channel."""
+MOST = 128
+"""Of them; fewer than wait in a lane ahead, so that it never runs dry before it hears again."""
+GROWTH_MOST_BYTES = 2**30
+"""Of resident memory, over what it was at the start: more is taken for a leak."""
+_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+
+Start = tuple[Job, int, int, bytes, Inputs]
+
+
+class Interpreter:
+    def __init__(self, channel: Channel, board: Board, config: Config) -> None:
+        self._channel = channel
+        self._board = board
+        self._config = config
+        self._surroundings = Surroundings(config)
+        self._functions = Functions()
+        self._queue: deque[Start] = deque()
+        self._job: Job | None = None
+        self._passed = 0
+        """The bar that the lane has let it pass."""
+        self._pid = os.getpid()
+        self._send_at = 0.0
+        self._cpu_s = _cpu_s()
+        self._poll = select.poll()
+        self._poll.register(channel.fd, select.POLLIN)
+        self._on: dict[object, Callable[..., None]] = {
+            "setup": self._on_setup,
+            "start": self._on_start,
+            "withdraw": self._on_withdraw,
+            "go": self._on_go,
+        }
+        self._size_most = _resident_bytes() + GROWTH_MOST_BYTES
+
+    def serve(self) -> None:
+        """Ends with EOFError when the worker is gone, or has no more use for it."""
+        queue, board = self._queue, self._board
+        while True:
+            while queue:
+                now = monotonic()
+                if now >= self._send_at:
+                    self._send_at = now + WAIT_S
+                    self._send()
+                    self._look()
+                    if _resident_bytes() > self._size_most:
+                        return
+                    continue  # the queue may be empty now
+                start = queue.popleft()
+                if not board.begin(start[2], now, self._passed):
+                    queue.appendleft(start)
+                    self._wait_at_the_bar()
+                    continue
+                self._attempt(start, now)
+                if board.count >= MOST:
+                    self._send()
+            self._send()
+            self._idle()
+
+    # -- the lane's messages ------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        for kind, *fields in self._channel.receive():
+            self._on[kind](*fields)
+
+    def _idle(self) -> None:
+        while self._surroundings.idle():
+            if self._poll.poll(0):
+                break
+        self._poll.poll()
+        self._look()
+
+    def _wait_at_the_bar(self) -> None:
+        self._send()
+        while self._board.bar != self._passed:
+            self._poll.poll()
+            self._look()
+
+    def _on_setup(self, *fields: Any) -> None:
+        self._job = Job(*fields)
+
+    def _on_start(self, task: int, attempt: int, arguments: bytes, inputs: Inputs) -> None:
+        assert self._job is not None
+        self._queue.append((self._job, task, attempt, arguments, inputs))
+
+    def _on_withdraw(self, attempts: list[int]) -> None:
+        gone = set(attempts)
+        left = [start for start in self._queue if start[2] not in gone]
+        self._queue.clear()
+        self._queue += left
+
+    def _on_go(self, bar: int) -> None:
+        self._passed = bar
+
+    def _send(self) -> None:
+        """Waits for room: what is on the board is safe there until it is in the channel."""
+        if not self._board.count:
+            return
+        self._channel.send_marshalled(self._board.waiting())
+        while self._channel.unsent:
+            select.select([], [self._channel.fd], [])
+            self._channel.flush()
+        self._board.sent()
+
+    # -- one call -----------------------------------------------------------------------------------------
+
+    def _attempt(self, start: Start, begun: float) -> None:
+        job, task, attempt, arguments, inputs = start
+        started_at = time()
+        end, code, note, value = "exited", 0, "", None
+        try:
+            self._surroundings.enter(job, task, attempt)
+            data, note = self._call(job, arguments, inputs)
+            code = 1 if note else 0
+            value = self._keep(attempt, data)
+        except Misplaced as error:
+            end, note = error.end, error.note
+        except InputLost as error:
+            end, note = "interrupted", f"{self._config.node}: an input is lost: {error}"
+        out, err, fault = self._surroundings.outputs(job, attempt)
+        if fault:
+            note = f"{note}; {fault}" if note else fault
+        self._surroundings.put_right(begun)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = usage.ru_utime + usage.ru_stime
+        # Memory: the most that this interpreter has taken so far, which is at least what the call took.
+        used = (started_at, monotonic() - begun, cpu_s - self._cpu_s, usage.ru_maxrss * 1024)
+        self._cpu_s = cpu_s
+        row = (job.number, task, attempt, end, code, *used, note, out, err, value)
+        if not self._board.end(row):
+            self._send()
+            self._board.end(row)
+
+    def _call(self, job: Job, arguments: bytes, inputs: Inputs) -> tuple[bytes, str]:
+        """What it returned, pickled; or what it raised, with a note. Whatever it raises is a result."""
+        try:
+            function = self._functions.of(job, inputs)
+            args, kwargs = calls.arguments(arguments, inputs)
+        except InputLost:
+            raise
+        except BaseException as error:
+            return self._failed(error, " (unpickling the call)" + self._missing(error))
+        try:
+            value = function(*args, **kwargs)
+            if os.getpid() != self._pid:
+                _leave_fork()
+            return calls.returned(value, job.name or "the function"), ""
+        except BaseException as error:
+            if os.getpid() != self._pid:
+                _leave_fork()
+            return self._failed(error, "")
+
+    def _failed(self, error: BaseException, hint: str) -> tuple[bytes, str]:
+        trace = calls.trace_of(error)
+        self._surroundings.say(trace)
+        return calls.raised(error, trace), calls.note_of(error) + hint
+
+    def _missing(self, error: BaseException) -> str:
+        if isinstance(error, ModuleNotFoundError):
+            return f": {self._config.node} has no module {error.name or '?'}"
+        return ""
+
+    def _keep(self, attempt: int, data: bytes) -> outputs.OutputRow:
+        config = self._config
+        path = outputs.path_of(config.outputs, attempt, outputs.VALUE)
+        try:
+            return outputs.settle_value(data, path, config.inline_bytes, config.segment_bytes)
+        except OSError as error:
+            raise Misplaced(
+                "interrupted", f"no room for its value on {config.node}: {error.strerror}"
+            ) from error
+
+
+def _leave_fork() -> None:
+    """In a child of the function that came back from it, as if it were us."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(0)
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123
+        return int(file.read().split()[1]) * _PAGE_BYTES
+
+
+def main() -> None:
+    trees.die_with_parent()
+    channel, board, parent, *rest = sys.argv[1:]
+    config, path = rest[:6], rest[6:]
+    if os.getppid() != int(parent):
+        return  # it died before we could ask to be told
+    os.set_inheritable(int(channel), False)
+    os.set_inheritable(int(board), False)
+    sys.path[:0] = filter(os.path.isdir, path)
+    sys.argv[:] = [""]
+    # What is pickled from __main__ must go by value: nothing is to be found there by name.
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    interpreter = Interpreter(Channel(int(channel)), Board(int(board)), Config(*config))
+    gc.freeze()  # what was imported is there to stay, and need not be looked at again
+    try:
+        interpreter.serve()
+    except EOFError:
+        pass
+    os._exit(0)  # threads that a function left are not waited for

@@ -1,0 +1,84 @@
+"""What an agent holds: jobs it was briefed on, lanes that are in use, attempts on their way through them."""
+
+from tercel.core.model import Call, Needs, Program
+from tercel.wire.messages import Brief
+
+LANE_AHEAD_S = 0.05
+"""How much work, by the job's mean, may wait inside a lane."""
+LANE_AHEAD_MOST = 64
+CALLS_AHEAD_MOST = 512
+"""Of a function: an interpreter makes several of the shortest in the time that a refill takes."""
+
+
+class Job:
+    """What attempts of one job have in common, kept while any is held or the manager may offer more."""
+
+    __slots__ = ("ended", "held", "id", "mean_wall_s", "needs", "program")
+
+    def __init__(self, brief: Brief) -> None:
+        self.id = brief.job
+        self.program: Program = brief.program
+        self.needs: Needs = brief.needs
+        self.mean_wall_s: float | None = None
+        self.held = 0
+        self.ended = False
+
+    def depth(self) -> int:
+        """How many attempts a lane may contain, the running one included."""
+        if self.mean_wall_s is None:
+            return 1
+        most = LANE_AHEAD_MOST if self.program.function is None else CALLS_AHEAD_MOST
+        return 1 + min(most, int(LANE_AHEAD_S / max(self.mean_wall_s, 1e-6)))
+
+    def values(self, call: Call | None) -> tuple[str, ...]:
+        """The keys of all that this call of it takes."""
+        if call is None:
+            return ()
+        function = self.program.function
+        if function is not None and function.value:
+            return tuple(dict.fromkeys((*call.values, function.value)))
+        return tuple(dict.fromkeys(call.values)) if call.values else ()
+
+
+class Lane:
+    __slots__ = ("attempts", "job", "lasting", "needs", "number")
+
+    def __init__(self, number: int, job: Job) -> None:
+        self.number = number
+        self.job = job
+        self.needs = job.needs
+        self.attempts: dict[int, Attempt] = {}
+        self.lasting = -1
+        """The attempt that was announced as running, if one was: nothing is put behind it."""
+
+
+class Attempt:
+    """Waiting for values, in the queue, or in a lane."""
+
+    __slots__ = (
+        "attempt",
+        "call",
+        "job",
+        "keys",
+        "lane",
+        "line",
+        "recalled",
+        "task",
+        "wanted",
+        "withdrawn",
+    )
+
+    def __init__(self, job: Job, task: int, attempt: int, line: str, call: Call | None) -> None:
+        self.job = job
+        self.task = task
+        self.attempt = attempt
+        self.line = line
+        self.call = call
+        self.keys = job.values(call)
+        self.lane: Lane | None = None
+        self.wanted = True
+        """False: the manager dropped it; its report goes nowhere."""
+        self.recalled = False
+        """The manager has another use for it, or wants its end: should it leave its lane unbegun, it is not kept."""
+        self.withdrawn = False
+        """The runner was asked not to begin it."""

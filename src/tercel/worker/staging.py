@@ -1,0 +1,120 @@
+"""Which values are here, which are awaited and by whom, and which may go. Pure: no value is looked into.
+
+    need -> awaited --arrived()--> here, pinned --release()--> here, unpinned --room is needed--> dropped
+                 \\--gone()--> forgotten: whoever needs it cannot run
+
+A value is asked for once, however many attempts need it, and stays while any of them is held. After that it stays as
+long as there is room: the next ones may need it too.
+"""
+
+from collections.abc import Iterable
+
+MEMORY_BYTES = 64 * 2**20
+DISK_BYTES = 2**30
+
+Place = bytes | str
+"""A value itself, or the path of the file that it is in."""
+
+
+class Staging:
+    def __init__(self) -> None:
+        self._here: dict[str, Place] = {}
+        self._sizes: dict[str, int] = {}
+        self._pins: dict[str, int] = {}
+        """How many attempts need it, of each value that is needed."""
+        self._awaited: dict[str, set[int]] = {}
+        self._missing: dict[int, set[str]] = {}
+        """What attempts that cannot run yet still wait for."""
+        self._unpinned: dict[type, dict[str, None]] = {bytes: {}, str: {}}
+        """Those that may go, in memory and in files; the one that was used longest ago first."""
+        self._used: dict[type, int] = {bytes: 0, str: 0}
+        self._new: dict[str, None] = {}
+        """Awaited, and not asked for."""
+        self._dropped: list[str] = []
+
+    # -- attempts -----------------------------------------------------------------------------------------
+
+    def need(self, attempt: int, keys: Iterable[str]) -> bool:
+        """Whether all of them are here. Until `release` they stay, or are awaited."""
+        missing = set()
+        for key in keys:
+            self._pins[key] = self._pins.get(key, 0) + 1
+            place = self._here.get(key)
+            if place is not None:
+                self._unpinned[type(place)].pop(key, None)
+                continue
+            missing.add(key)
+            if key not in self._awaited:
+                self._awaited[key] = set()
+                self._new[key] = None
+            self._awaited[key].add(attempt)
+        if missing:
+            self._missing[attempt] = missing
+        return not missing
+
+    def release(self, attempt: int, keys: Iterable[str]) -> None:
+        """It is no longer held."""
+        for key in self._missing.pop(attempt, ()):
+            if (waiting := self._awaited.get(key)) is not None:
+                waiting.discard(attempt)
+                if not waiting:
+                    del self._awaited[key]
+                    self._new.pop(key, None)
+        for key in keys:
+            self._pins[key] -= 1
+            if not self._pins[key]:
+                del self._pins[key]
+                if (place := self._here.get(key)) is not None:
+                    self._unpinned[type(place)][key] = None
+        self._make_room()
+
+    def inputs(self, keys: Iterable[str]) -> dict[str, Place]:
+        return {key: self._here[key] for key in keys}
+
+    # -- values -------------------------------------------------------------------------------------------
+
+    def take_new(self) -> list[str]:
+        """Keys to ask for, each once."""
+        new, self._new = list(self._new), {}
+        return new
+
+    def awaits(self, key: str) -> bool:
+        return key in self._awaited
+
+    def arrived(self, key: str, place: Place, size_bytes: int) -> list[int]:
+        """Returns the attempts that now have all they need."""
+        self._new.pop(key, None)
+        self._here[key] = place
+        self._sizes[key] = size_bytes
+        self._used[type(place)] += size_bytes
+        if key not in self._pins:
+            self._unpinned[type(place)][key] = None
+        complete = []
+        for attempt in sorted(self._awaited.pop(key, ())):
+            missing = self._missing[attempt]
+            missing.discard(key)
+            if not missing:
+                del self._missing[attempt]
+                complete.append(attempt)
+        self._make_room()
+        return complete
+
+    def gone(self, key: str) -> list[int]:
+        """It cannot be had. Returns the attempts that wait for it, in vain; who needs it later asks anew."""
+        return sorted(self._awaited.pop(key, ()))
+
+    def take_dropped(self) -> list[str]:
+        """Paths of files that are of no more use."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+    def _make_room(self) -> None:
+        for kind, most in ((bytes, MEMORY_BYTES), (str, DISK_BYTES)):
+            unpinned = self._unpinned[kind]
+            while unpinned and self._used[kind] > most:
+                key = next(iter(unpinned))
+                del unpinned[key]
+                place = self._here.pop(key)
+                self._used[kind] -= self._sizes.pop(key)
+                if isinstance(place, str):
+                    self._dropped.append(place)
