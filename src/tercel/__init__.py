@@ -11,4 +11,30 @@ Layers, top to bottom (a layer imports only what stands below it; import-linter 
     core                        the rules: pure
 """
 
+from importlib import import_module
+
 __version__ = "0.1.0"
+
+TYPE_CHECKING = (
+    False  # what type checkers take for true; importing the real one would cost every command 5 ms
+)
+if TYPE_CHECKING:
+    from tercel.sdk import AsyncClient as AsyncClient
+    from tercel.sdk import Client as Client
+    from tercel.sdk import DependencyFailed as DependencyFailed
+    from tercel.sdk import Executor as Executor
+    from tercel.sdk import TaskFailed as TaskFailed
+    from tercel.sdk import task as task
+
+_PUBLIC = frozenset({"AsyncClient", "Client", "DependencyFailed", "Executor", "TaskFailed", "task"})
+
+
+def __getattr__(name: str) -> object:
+    # Late, so that everything else (the command line above all) does not pay for it.
+    if name in _PUBLIC:
+        return getattr(import_module("tercel.sdk"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(_PUBLIC | {"__version__"})

@@ -25,7 +25,7 @@ from aiohttp import web
 from tercel.core.changes import Loaded, TokenAdded, TokenRevoked
 from tercel.core.errors import UsageError
 from tercel.core.model import Role, Token
-from tercel.links.access import Access, is_loopback_host, remove_access, write_access, write_secret
+from tercel.links.access import FILE_NAME, Access, is_loopback_host, remove_access, write_access, write_secret
 from tercel.links.contract import ManagerEnd
 from tercel.links.local import LocalDialer
 from tercel.links.places import private_dir
@@ -146,7 +146,7 @@ async def serving(
                     data=str(options.data),
                     embedded=options.embedded,
                 )
-                with _access_file(access) as path:
+                with _access_file(access, options.data / FILE_NAME if options.private else None) as path:
                     served = Serving(manager, keys, door, path)
                     if local_worker is None:
                         yield served
@@ -174,8 +174,8 @@ def _opened(data: Path) -> Iterator[tuple[SqliteStore, Loaded]]:
 
 
 @contextmanager
-def _access_file(access: Access) -> Iterator[Path]:
-    path = write_access(access)
+def _access_file(access: Access, place: Path | None) -> Iterator[Path]:
+    path = write_access(access, place)
     try:
         yield path
     finally:

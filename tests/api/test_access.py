@@ -38,6 +38,9 @@ MAY = {
     ("GET", "/v1/jobs/{job}/tasks/{task}/logs"): USERS,
     ("POST", "/v1/flows"): USERS,
     ("GET", "/v1/jobs/{job}/submission"): USERS,
+    ("GET", "/v1/jobs/{job}/values"): USERS,
+    ("PUT", "/v1/values/{key}"): USERS,
+    ("GET", "/v1/values/{key}"): USERS,
     ("POST", "/v1/cancel"): USERS,
     ("POST", "/v1/retry"): USERS,
     ("POST", "/v1/hold"): USERS,
@@ -63,7 +66,9 @@ every_route = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{
 
 
 def _path(operation: Operation, job: int = 1) -> str:
-    path = operation.path.format(job=job, task=0, worker="nobody", token="nothing", queue="ada")
+    path = operation.path.format(
+        job=job, task=0, worker="nobody", token="nothing", queue="ada", key=f"t{job}.0"
+    )
     query = "&".join(f"{p.name}={job}" for p in operation.parameters if p.required and p.where == "query")
     return f"{path}?{query}" if query else path
 

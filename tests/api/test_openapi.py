@@ -79,6 +79,14 @@ DOCUMENT = msgspec.json.decode(msgspec.json.encode(document(PUBLIC + OPERATIONS)
 api = schemathesis.openapi.from_dict(DOCUMENT)
 
 
+@schemathesis.serializer("application/msgpack")
+def _pack(_context: schemathesis.SerializationContext, value: Any) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except OverflowError:  # a number that JSON can write and msgpack cannot
+        return b"\xc1"
+
+
 SUBMISSION = {
     *(
         "argv",
@@ -100,6 +108,8 @@ BEYOND_A_SCHEMA = {
     "POST /v1/jobs": SUBMISSION,
     "POST /v1/flows": {"jobs", "key"},
     "GET /v1/jobs/{job}/tasks": {"tasks"},
+    "GET /v1/jobs/{job}/values": {"tasks"},
+    "PUT /v1/values/{key}": {"key"},
     "POST /v1/cancel": {"select", "reason"},
     "POST /v1/retry": {"select", "reason"},
     "POST /v1/hold": {"select", "reason"},
@@ -147,6 +157,7 @@ def test_every_operation_does_what_the_document_says(case: schemathesis.Case, se
         ("/v1/jobs/{job}/tasks", {"path_parameters": {"job": 1}}),
         ("/v1/jobs/{job}/tasks/{task}", {"path_parameters": {"job": 1, "task": 1}}),
         ("/v1/jobs/{job}/tasks/{task}/logs", {"path_parameters": {"job": 1, "task": 1}}),
+        ("/v1/jobs/{job}/values", {"path_parameters": {"job": 1}}),
         ("/v1/explain", {"query": {"task": "1.1"}}),
         ("/v1/explain", {"query": {"task": "1"}}),
         ("/v1/events", {"query": {"job": [1], "tasks": "true"}}),

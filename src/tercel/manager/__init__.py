@@ -8,6 +8,7 @@
     requests       what clients ask for: submit, cancel, retry
     views          what clients are shown
     logs           outputs, of ended and of running tasks
+    values         what functions are given and return, by key
     events         who waits for what, and what happened meanwhile
     streams        one client's stream of events
     access         tokens and what they allow

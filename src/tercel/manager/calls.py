@@ -6,7 +6,7 @@ times over while it is understood: neither a slow client nor many large ones may
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from typing import TypeVar
 
@@ -36,6 +36,7 @@ TURN_S = 60.0
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _NAMED_FIELD = re.compile(r"(?:unknown|required) field `(.*)`", re.DOTALL)
 _encode = msgspec.json.Encoder().encode
+MSGPACK = "application/msgpack"
 
 
 class Bodies:
@@ -67,6 +68,27 @@ class Bodies:
         except ConnectionError:
             raise Refusal(400, "incomplete", "the connection ended before the request did", "body") from None
         return bytes(data)
+
+    async def stream(self, request: web.Request, most_bytes: int) -> AsyncIterator[bytes]:
+        """As it arrives, for what is not held whole: so it need not wait for a turn."""
+        if "Content-Encoding" in request.headers:
+            raise Refusal(415, "not understood", "the request must not be compressed", "Content-Encoding")
+        size = 0
+        try:
+            while (request.content_length or 0) <= most_bytes and size <= most_bytes:
+                async with asyncio.timeout(SILENCE_S):
+                    piece = await request.content.readany()
+                if not piece:
+                    return
+                size += len(piece)
+                yield piece
+        except TimeoutError:
+            raise Refusal(408, "too slow", "the request did not arrive in time", "body") from None
+        except RequestPayloadError as error:
+            raise UsageError(f"the request's body cannot be read: {error}", "body") from None
+        except ConnectionError:
+            raise Refusal(400, "incomplete", "the connection ended before the request did", "body") from None
+        raise _too_large(most_bytes)
 
     async def _fill(self, data: bytearray, request: web.Request, most_bytes: int) -> bool:
         """Read until the end (True) or until there is more than the most (False)."""
@@ -116,8 +138,11 @@ class Call:
 
     async def body(self, type_: type[T]) -> T:
         data = await self._bodies.read(self.request, self.operation.most_bytes, self._ending)
+        packed = self.operation.packed and self.request.content_type == MSGPACK
         try:
-            return msgspec.json.decode(data, type=type_)
+            return (
+                msgspec.msgpack.decode(data, type=type_) if packed else msgspec.json.decode(data, type=type_)
+            )
         except msgspec.ValidationError as error:
             text, _, path = str(error).partition(" - at `$")
             field = path.rstrip("`").lstrip(".")
@@ -125,7 +150,13 @@ class Call:
                 field = f"{field}.{named[1]}".lstrip(".")
             raise UsageError(f"{field[:200] or 'the request'}: {text}", field or "body") from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise UsageError(f"the request is not JSON: {error}", "body") from None
+            raise UsageError(
+                f"the request is not {'msgpack' if packed else 'JSON'}: {error}", "body"
+            ) from None
+
+    def content(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, whatever it is."""
+        return self._bodies.stream(self.request, self.operation.most_bytes)
 
     def text(self, name: str) -> str | None:
         return self.request.query.get(name)

@@ -7,19 +7,22 @@ what the worker reported and by its credit.
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tercel.core.changes import OutputKept
 from tercel.core.errors import PassingFault, PeerError
 from tercel.links.contract import LinkClosed, ManagerEnd
-from tercel.manager import hearing
+from tercel.manager import hearing, values
 from tercel.manager.frames import frames
 from tercel.wire.messages import (
     Ack,
     Bye,
+    Fetch,
     FromManager,
     FromWorker,
     Hello,
+    Piece,
     Ping,
     Presence,
     Refused,
@@ -42,6 +45,9 @@ OUTBOX_MOST = 10_000
 OWED_MOST = 100_000
 """Reports not yet acknowledged: beyond that the worker is not read from, whether it or the disk is slow."""
 
+PIECES_MOST = 16
+"""Of values, on their way to it: up to 4 MiB. It is not read from until they are gone."""
+
 
 class Conversation:
     def __init__(self, manager: "Manager", end: ManagerEnd) -> None:
@@ -52,11 +58,15 @@ class Conversation:
         self.said_bye = False
         self.briefed: set[int] = set()
         """Jobs whose brief was sent on this link."""
+        self._values: dict[int, set[str]] = {}
+        """By job: the keys in what was offered on this link."""
         self._manager = manager
         self._end = end
         self._outbox: list[FromManager] = []
         self._owed = 0
         """Acknowledgements not yet sent."""
+        self._pieces = 0
+        """Pieces of values not yet sent."""
         self._posted = asyncio.Event()
         self._emptied = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
@@ -77,6 +87,17 @@ class Conversation:
             return
         self._outbox.append(message)
         self._posted.set()
+
+    def allow(self, job: int, keys: Iterable[str]) -> None:
+        """Values that the worker may ask for until the job is forgotten."""
+        self._values.setdefault(job, set()).update(keys)
+
+    def forget(self, job: int) -> None:
+        self.briefed.discard(job)
+        self._values.pop(job, None)
+
+    def may_fetch(self, key: str) -> bool:
+        return bool(key) and any(key in keys for keys in self._values.values())
 
     def abandon(self, why: str) -> None:
         """Close the link; the machine is not told, since the worker is (or was) elsewhere."""
@@ -142,8 +163,7 @@ class Conversation:
             if self.said_bye:
                 return
             while len(self._outbox) > OUTBOX_MOST or self._owed > OWED_MOST:
-                self._emptied.clear()
-                await self._emptied.wait()
+                await self._some_sent()
             self._listening_since = self._clock()
             messages = await self._end.receive()
             self._listening_since = None
@@ -152,6 +172,7 @@ class Conversation:
         manager, machine = self._manager, self._manager.machine
         now = manager.clock()
         segments: list[OutputKept] = []
+        fetches: list[Fetch] = []
         for message in messages:
             match message:
                 case Reports(reports):
@@ -177,6 +198,8 @@ class Conversation:
                     hearing.check_tail(message)
                     if attempt in machine.workers[self.worker].flights:
                         manager.hub.tailed(attempt, stream, offset, data)
+                case Fetch():
+                    fetches.append(message)
                 case Bye():
                     self.said_bye, self._parting = True, "it said good-bye"
                 case Hello():
@@ -184,7 +207,16 @@ class Conversation:
         manager.wake()
         if segments:
             await self._keep(segments)
+        for fetch in fetches:
+            while self._pieces >= PIECES_MOST:
+                await self._some_sent()
+            self._pieces += 1
+            self.post(await values.answer(manager, self, fetch))
         await manager.not_swamped()
+
+    async def _some_sent(self) -> None:
+        self._emptied.clear()
+        await self._emptied.wait()
 
     async def _keep(self, segments: list[OutputKept]) -> None:
         """Outputs go to disk before more is read: a flood of output waits in its own link."""
@@ -201,6 +233,7 @@ class Conversation:
                 self._sending_since = None
             self._sent_at = self._clock()
             self._owed -= sum(len(message.attempts) for message in messages if isinstance(message, Ack))
+            self._pieces -= sum(isinstance(message, Piece) for message in messages)
             self._emptied.set()
 
     async def _watch(self) -> None:

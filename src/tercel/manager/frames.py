@@ -6,8 +6,18 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tercel.core.model import Lease
-from tercel.wire.messages import MAX_FRAME_BYTES, Ack, Brief, Cancel, FromManager, Offer, TakeBack, Welcome
+from tercel.core.model import Call, Lease
+from tercel.wire.messages import (
+    MAX_FRAME_BYTES,
+    Ack,
+    Brief,
+    Cancel,
+    FromManager,
+    Offer,
+    Piece,
+    TakeBack,
+    Welcome,
+)
 
 FRAME_BYTES = MAX_FRAME_BYTES // 4
 OFFER_BYTES = MAX_FRAME_BYTES // 16
@@ -20,23 +30,40 @@ _SMALL_BYTES = 64
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def offers(lease: Lease, lines: Sequence[str] | None) -> Iterator[Offer]:
-    """The tasks of a lease, with their lines if the job has any, in pieces of a size that can be sent."""
-    if lines is None:
+def offers(lease: Lease, lines: list[str] | None, calls: list[Call] | None = None) -> Iterator[Offer]:
+    """The tasks of a lease, with their lines or calls if the job has any, in pieces of a size that can be sent."""
+    if lines is not None:
+        sizes = [len(line) * _CHARACTER_BYTES for line in lines]
+    elif calls is not None:
+        sizes = [_call_size(call) for call in calls]
+    else:
         yield Offer(lease.job, lease.first, lease.last, lease.id)
         return
-    begin = size = 0
-    for at, line in enumerate(lines):
-        if at > begin and size + len(line) * _CHARACTER_BYTES > OFFER_BYTES:
-            yield _offer(lease, begin, lines[begin:at])
-            begin, size = at, 0
-        size += len(line) * _CHARACTER_BYTES
-    yield _offer(lease, begin, lines[begin:])
+    for begin, end in _fitting(sizes):
+        yield Offer(
+            lease.job,
+            lease.first + begin,
+            lease.first + end - 1,
+            lease.id + begin,
+            lines and lines[begin:end],
+            calls and calls[begin:end],
+        )
 
 
-def _offer(lease: Lease, begin: int, lines: Sequence[str]) -> Offer:
-    first = lease.first + begin
-    return Offer(lease.job, first, first + len(lines) - 1, lease.id + begin, list(lines))
+def _fitting(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Begins and ends of runs whose sizes add up to little enough, or are of one alone."""
+    begin = total = 0
+    for at, size in enumerate(sizes):
+        if at > begin and total + size > OFFER_BYTES:
+            yield begin, at
+            begin, total = at, 0
+        total += size
+    yield begin, len(sizes)
+
+
+def _call_size(call: Call) -> int:
+    keys = sum(len(key) + _ID_BYTES for key in call.values) if call.values else 0
+    return _SMALL_BYTES + len(call.arguments) + keys
 
 
 def frames(messages: list[FromManager]) -> Iterator[list[FromManager]]:
@@ -63,7 +90,11 @@ def _size(message: FromManager) -> int:
             return _SMALL_BYTES + len(drop) * _ID_BYTES
         case Offer(lines=list(lines)):
             return _SMALL_BYTES + sum(map(len, lines)) * _CHARACTER_BYTES
+        case Offer(calls=list(calls)):
+            return _SMALL_BYTES + sum(map(_call_size, calls))
         case Brief():
             # There are few; most have a hundred bytes, but a sweep's has all the values that it lists.
             return len(_encode(message))
+        case Piece(data=data):
+            return _SMALL_BYTES + len(data)
     return _SMALL_BYTES

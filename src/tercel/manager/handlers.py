@@ -3,16 +3,19 @@
 import asyncio
 import contextlib
 import heapq
+from collections.abc import AsyncGenerator
 
+import msgspec
 from aiohttp import web
 
 from tercel.core.changes import TokenAdded, TokenRevoked
+from tercel.core.commands import parse_key
 from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.core.selectors import Selector, parse_selector, parse_tasks
 from tercel.core.states import TaskState
-from tercel.manager import finding, logs, queues, requests, streams, submissions, views
+from tercel.manager import finding, logs, queues, requests, streams, submissions, values, views
 from tercel.manager.access import issue
-from tercel.manager.calls import Call, answer, whole_number
+from tercel.manager.calls import MSGPACK, Call, answer, whole_number
 from tercel.wire.api import (
     Counted,
     Flow,
@@ -23,6 +26,7 @@ from tercel.wire.api import (
     Retry,
     Revision,
     Selection,
+    Stored,
     Submission,
     TaskList,
     TokenList,
@@ -31,6 +35,10 @@ from tercel.wire.api import (
 
 MAX_PAGE = 1000
 MAX_STREAMED_JOBS = 1000
+MAX_VALUES = 10_000
+"""Rows in one answer."""
+VALUES_BYTES = 8 * 2**20
+"""Of values in one answer, about."""
 
 
 # -- jobs -------------------------------------------------------------------------------------------------
@@ -118,6 +126,54 @@ async def get_logs(call: Call) -> web.StreamResponse:
                 await response.write(piece)
         await response.write_eof()
     return response
+
+
+async def get_job_values(call: Call) -> web.Response:
+    """Not settled first: who asks was told that these tasks ended, so that is durable."""
+    id = whole_number(call.request.match_info["job"], "job", 0)
+    row = await finding.standing(call.manager, call.who, id)
+    tasks = call.text("tasks")
+    wanted = list(row.ranges) if tasks is None else parse_tasks(tasks)
+    rows = await asyncio.to_thread(
+        call.manager.store.values, id, ranges=wanted, limit=MAX_VALUES, most_bytes=VALUES_BYTES
+    )
+    return web.Response(body=msgspec.msgpack.encode(rows), content_type=MSGPACK)
+
+
+# -- values -----------------------------------------------------------------------------------------------
+
+
+async def put_value(call: Call) -> web.Response:
+    key = call.request.match_info["key"]
+    repeated = await values.keep(call.manager, key, call.content())
+    return answer(Stored(key=key, repeated=repeated), 200 if repeated else 201)
+
+
+async def get_value(call: Call) -> web.StreamResponse:
+    key = call.request.match_info["key"]
+    task = parse_key(key)
+    pieces = values.uploaded(call.manager, key) if task is None else await _returned(call, *task)
+    response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+    with call.visit(), contextlib.suppress(ConnectionError):  # the reader went away: nobody to tell
+        async with contextlib.aclosing(pieces):
+            first = await anext(pieces, b"")  # raises what is wrong with the key before the answer begins
+            await response.prepare(call.request)
+            await response.write(first)
+            async for piece in pieces:
+                await response.write(piece)
+        await response.write_eof()
+    return response
+
+
+async def _returned(call: Call, job: int, task: int) -> AsyncGenerator[bytes, None]:
+    row = await finding.standing(call.manager, call.who, job, "key")
+    outcome = await logs.outcome_of(call.manager, row.id, task)
+    if outcome is None or outcome.report.value is None:
+        raise NotFound(f"task {job}.{task} has returned no value", "key")
+    return logs.kept(call.manager, outcome.report.attempt, "value", outcome.report.value)
+
+
+# -- changes ----------------------------------------------------------------------------------------------
 
 
 async def post_cancel(call: Call) -> web.Response:

@@ -13,7 +13,13 @@ Whether an attempt is the worker's to speak of is the machine's to know.
 
 import msgspec
 
-from tercel.core.commands import MAX_CPUS, MAX_MEM_BYTES, MAX_OUTPUT_BYTES, MAX_SECONDS
+from tercel.core.commands import (
+    MAX_CPUS,
+    MAX_MEM_BYTES,
+    MAX_OUTPUT_BYTES,
+    MAX_SECONDS,
+    MAX_VALUE_BYTES,
+)
 from tercel.core.errors import PeerError
 from tercel.core.model import Needs, Output, Report, WorkerInfo
 from tercel.wire.messages import (
@@ -36,11 +42,14 @@ MAX_TIME = 1e11
 """Seconds since 1970: the year 5138. Some clocks are wrong by years."""
 MAX_CPU_S = float(MAX_SECONDS * MAX_CPUS)
 MAX_SEGMENTS = MAX_OUTPUT_BYTES // SEGMENT_BYTES + 1
+MAX_VALUE_SEGMENTS = MAX_VALUE_BYTES // SEGMENT_BYTES + 1
 MAX_PIECE_BYTES = SEGMENT_BYTES + SEGMENT_BYTES // 1000 + 64
 """What zlib makes of a segment that cannot be compressed."""
 MAX_TAIL_BYTES = 2**20
 
 STREAMS = ("out", "err")
+VALUE = "value"
+"""What a function returned comes in segments too."""
 
 
 def refusal(hello: Hello) -> str:
@@ -74,10 +83,11 @@ def _possible(stated: Needs) -> bool:
 
 
 def check_segment(piece: Segment) -> None:
-    if piece.stream not in STREAMS:
+    if piece.stream not in STREAMS and piece.stream != VALUE:
         raise PeerError(f"a segment of stream {piece.stream[:40]!r}, which there is not")
-    if not 0 <= piece.number < MAX_SEGMENTS:
-        raise PeerError(f"a segment numbered {piece.number}; they go from 0 to {MAX_SEGMENTS - 1}")
+    most = MAX_VALUE_SEGMENTS if piece.stream == VALUE else MAX_SEGMENTS
+    if not 0 <= piece.number < most:
+        raise PeerError(f"a segment numbered {piece.number}; they go from 0 to {most - 1}")
     if len(piece.data) > MAX_PIECE_BYTES:
         raise PeerError(f"a segment of {len(piece.data)} bytes; at most {MAX_PIECE_BYTES}")
 
@@ -110,6 +120,7 @@ def _credible(report: Report) -> bool:
         and (not report.note or (len(report.note) <= MAX_NOTE and report.note.isprintable()))
         and (report.out is None or _possible_output(report.out))
         and (report.err is None or _possible_output(report.err))
+        and (report.value is None or _possible_output(report.value, MAX_VALUE_SEGMENTS))
     )
 
 
@@ -125,13 +136,14 @@ def _corrected(report: Report, now: float) -> Report:
         note=_legible(report.note),
         out=report.out and _corrected_output(report.out),
         err=report.err and _corrected_output(report.err),
+        value=report.value if report.value and _possible_output(report.value, MAX_VALUE_SEGMENTS) else None,
     )
 
 
-def _possible_output(output: Output) -> bool:
+def _possible_output(output: Output, most_segments: int = MAX_SEGMENTS) -> bool:
     return (
         0 <= output.kept_bytes <= output.total_bytes <= MAX_SIZE
-        and 0 <= output.segments <= MAX_SEGMENTS
+        and 0 <= output.segments <= most_segments
         and len(output.inline) <= INLINE_OUTPUT_BYTES
     )
 

@@ -42,7 +42,7 @@ async def read(
         if job is None or not follow or (state := job.state_of(task)) is None or state in TERMINAL:
             break
         await _moved(manager, row.id)
-    outcome = await _outcome(manager, row.id, task)
+    outcome = await outcome_of(manager, row.id, task)
     if outcome is None:
         return
     output = outcome.report.out if stream == "out" else outcome.report.err
@@ -51,7 +51,7 @@ async def read(
     if outcome.report.attempt != attempt:
         sent = 0  # another attempt decided: what was shown is not the beginning of its output
     at = output.total_bytes - output.kept_bytes
-    async for piece in _kept(manager, outcome.report.attempt, stream, output):
+    async for piece in kept(manager, outcome.report.attempt, stream, output):
         if at + len(piece) > sent:
             yield piece[max(0, sent - at) :]
         at += len(piece)
@@ -62,11 +62,11 @@ async def text(manager: Manager, attempt: int, stream: str, output: Output | Non
     if output is None:
         return ""
     first = max(0, output.segments - TEXT_BYTES // SEGMENT_BYTES)
-    pieces = [piece async for piece in _kept(manager, attempt, stream, output, first)]
+    pieces = [piece async for piece in kept(manager, attempt, stream, output, first)]
     return b"".join(pieces).decode("utf-8", "replace")
 
 
-async def _kept(
+async def kept(
     manager: Manager, attempt: int, stream: str, output: Output, first: int = 0
 ) -> AsyncGenerator[bytes, None]:
     """What is kept of a stream, in pieces; of one in segments from the given one on."""
@@ -92,7 +92,7 @@ def unpacked(piece: bytes) -> bytes:
         return b""
 
 
-async def _outcome(manager: Manager, job: int, task: int) -> Outcome | None:
+async def outcome_of(manager: Manager, job: int, task: int) -> Outcome | None:
     await manager.settled()
     found = await asyncio.to_thread(manager.store.outcomes, job, ranges=[(task, task)], limit=1)
     return found[0] if found else None

@@ -43,6 +43,10 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """Whose tokens may use it; none are needed if empty."""
     parameters: tuple[Parameter, ...] = ()
     body: type | None = None
+    packed: bool = False
+    """Whether the body may be msgpack as well as JSON."""
+    raw: bool = False
+    """Whether the body is any bytes."""
     most_bytes: int = 0
     """The largest body."""
     answer: type | None = None
@@ -108,6 +112,7 @@ _LIMITS: dict[type, Json] = {
             "minItems": 1,
         },
         "items": {"items": {"maxLength": points.MAX_ITEM_BYTES, "minLength": 2}, "minItems": 1},
+        "calls": {"minItems": 1},
         "name": {"pattern": _TEXT, "maxLength": commands.MAX_NAME},
         "cwd": {"pattern": r"^(/[^\x00]*)?$", "maxLength": 4096},
         "key": {"pattern": _TEXT, "maxLength": MAX_KEY},
@@ -144,6 +149,10 @@ _ONE_PROGRAM: Json = {
         {"required": ["argv"], "properties": {"argv": {"minItems": 1}}},
         {"required": ["line"], "properties": {"line": {"minLength": 1}}},
         {"required": ["lines"], "properties": {"lines": {"type": "array"}}},
+        {
+            "required": ["function", "calls"],
+            "properties": {"function": {"type": "object"}, "calls": {"type": "array"}},
+        },
     ]
 }
 """Exactly one of them says what is run."""
@@ -171,8 +180,13 @@ def _operation(operation: Operation) -> Json:
     if operation.body is not None:
         described["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": _ref(operation.body)}},
+            "content": {
+                media: {"schema": _ref(operation.body)}
+                for media in ("application/json", "application/msgpack")[: 1 + operation.packed]
+            },
         }
+    if operation.raw:
+        described["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     if operation.roles:
         described["description"] = f"For tokens of role {' or '.join(operation.roles)}."
     else:

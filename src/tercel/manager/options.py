@@ -17,3 +17,5 @@ class ManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long a worker may be away before its tasks are given to others."""
     embedded: bool = False
     """Inside a `tercel run`, and gone with it."""
+    private: bool = False
+    """For the process that started it alone: its access file is in its own directory, where no client looks."""

@@ -41,6 +41,9 @@ async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
         job = manager.machine.jobs.get(id)
         if job is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
+            if selection.unstarted:
+                begun = (task for task, flight in job.flights.items() if flight.running_since is not None)
+                wanted.difference_update(IntervalSet((task, task) for task in begun))
             count += manager.machine.on_cancel(job, wanted, reason, now)
     await _saved(manager)
     return count

@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from tercel.core.commands import MAX_VALUE_BYTES
 from tercel.core.model import Role
 from tercel.core.states import TaskState
 from tercel.manager import handlers
-from tercel.manager.calls import Call
+from tercel.manager.calls import MSGPACK, Call
 from tercel.manager.openapi import MAX_NUMBER, TASKS, Operation, Parameter
 from tercel.wire.api import (
     Counted,
@@ -27,6 +28,7 @@ from tercel.wire.api import (
     Revision,
     Selection,
     Status,
+    Stored,
     Submission,
     Submitted,
     TaskList,
@@ -42,6 +44,12 @@ _JOB = Parameter("job", "integer", "path", "the job's id", least=0, most=MAX_NUM
 _TASK = Parameter("task", "integer", "path", "the task's number", least=0, most=MAX_NUMBER)
 _QUEUE = Parameter("queue", where="path", summary="the queue's name")
 _LIMIT = Parameter("limit", "integer", summary="page size", least=1, most=handlers.MAX_PAGE)
+_KEY = Parameter(
+    "key",
+    where="path",
+    summary="b and a SHA-256 in hex, or t37.4",
+    pattern=r"^(b[0-9a-f]{64}|t\d{1,16}\.\d{1,10})$",
+)
 _FLAG = ("true", "false")
 
 _USERS, _ADMINS = (Role.USER, Role.ADMIN), (Role.ADMIN,)
@@ -58,6 +66,7 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
             roles=_USERS,
             summary="Submit a job; answered when it is durable",
             body=Submission,
+            packed=True,
             most_bytes=MAX_SUBMISSION_BYTES,
             answer=Submitted,
             status=201,
@@ -168,6 +177,46 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
             problems=_FOUND,
         ),
         handlers.get_logs,
+    ),
+    (
+        Operation(
+            method="GET",
+            path="/v1/jobs/{job}/values",
+            roles=_USERS,
+            summary="How tasks of a function ended and what they returned, in bulk",
+            parameters=(_JOB, Parameter("tasks", summary="0-9,12", pattern=TASKS)),
+            media=MSGPACK,
+            problems=_FOUND,
+        ),
+        handlers.get_job_values,
+    ),
+    (
+        Operation(
+            method="PUT",
+            path="/v1/values/{key}",
+            roles=_USERS,
+            summary="Upload a value that calls refer to; its key is b and the SHA-256 of its content",
+            parameters=(_KEY,),
+            raw=True,
+            most_bytes=MAX_VALUE_BYTES,
+            answer=Stored,
+            status=201,
+            again=True,
+            problems=_SENT,
+        ),
+        handlers.put_value,
+    ),
+    (
+        Operation(
+            method="GET",
+            path="/v1/values/{key}",
+            roles=_USERS,
+            summary="An uploaded value, or what a task of a function returned or raised",
+            parameters=(_KEY,),
+            media="application/octet-stream",
+            problems=_FOUND,
+        ),
+        handlers.get_value,
     ),
     (
         Operation(

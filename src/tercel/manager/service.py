@@ -38,6 +38,7 @@ from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub
 from tercel.manager.frames import offers
 from tercel.manager.options import ManagerOptions
+from tercel.manager.values import Uploads, named
 from tercel.stores.contract import Store
 from tercel.wire.messages import Ack, Brief, Cancel, Drain, Forget, FromManager, TakeBack, Welcome
 
@@ -73,6 +74,7 @@ class Manager:
         """Submissions (owner and key) that are on their way to the disk."""
         self.reopening = asyncio.Lock()
         """Held while an ended job is brought back from the store, so that nobody else brings it back as well."""
+        self.uploads = Uploads()
         self._next_job = loaded.next_job
         self._arrivals: list[_Arrival] = []
         self._conversations: dict[str, Conversation] = {}
@@ -298,6 +300,7 @@ class Manager:
         conversation = self._conversations.get(lease.worker)
         if job is None or conversation is None or not conversation.welcomed:
             return  # cancelled meanwhile: the Cancel that follows brings it back; or the link is another by now
+        function = job.row.spec.function
         briefed = self._briefed.setdefault(lease.job, set())
         if lease.worker not in briefed:
             briefed.add(lease.worker)
@@ -306,13 +309,18 @@ class Manager:
         lines = None
         if job.row.has_lines:
             lines = self.store.lines(lease.job, lease.first, lease.last)
-        for offer in offers(lease, lines):
+        calls = None
+        if function is not None:
+            calls = self.store.calls(lease.job, lease.first, lease.last)
+            if keys := named(calls) + ([function.value] if function.value else []):
+                conversation.allow(lease.job, keys)
+        for offer in offers(lease, lines, calls):
             conversation.post(offer)
 
     def _forget(self, job: int) -> None:
         for worker in self._briefed.pop(job, ()):
             if (conversation := self._conversations.get(worker)) is not None:
-                conversation.briefed.discard(job)
+                conversation.forget(job)
                 conversation.post(Forget(job))
 
     def _send(self, worker: str, message: FromManager) -> None:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from tercel.core.changes import Edge, JobAdded
-from tercel.core.commands import check_spec
+from tercel.core.commands import check_spec, parse_key
 from tercel.core.errors import NotFound, UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import After, JobRow, JobSpec, Role
@@ -19,6 +19,7 @@ from tercel.core.rules import check_rules, edges_of
 from tercel.manager.access import Identity
 from tercel.manager.finding import find_job
 from tercel.manager.service import Manager
+from tercel.manager.values import missing, named
 from tercel.wire.api import Flow, FlowSubmitted, Submission, Submitted
 
 MAX_KEY = 200
@@ -68,6 +69,7 @@ async def _submit(manager: Manager, who: Identity, drafts: list[_Draft], key: st
     for number, draft in enumerate(drafts):
         _check_key(draft.submission.key)
         _check_needs(manager, who, drafts, number)
+        await _check_values(manager, who, draft.submission)
     if not key:
         return [_submitted(row) for row in await _add(manager, who, drafts)]
     owned = (who.user, key)
@@ -194,6 +196,28 @@ def _needed(manager: Manager, who: Identity, id: int, field: str) -> JobRow:
         raise NotFound(
             f"there is no job {id} to wait for (or it is not yours): see `tercel list`", field
         ) from None
+
+
+async def _check_values(manager: Manager, who: Identity, submission: Submission) -> None:
+    """What calls refer to must be there, or be what a task of a job that the caller may see will return."""
+    keys = set(named(submission.calls or []))
+    if submission.function is not None and submission.function.value:
+        keys.add(submission.function.value)
+    if not keys:
+        return
+    uploaded = {key for key in keys if key.startswith("b")}
+    if uploaded and (absent := await asyncio.to_thread(missing, manager.store, uploaded)):
+        raise NotFound(f"there is no value {absent}: upload it first (PUT /v1/values/{absent})", "calls")
+    rows: dict[int, IntervalSet] = {}
+    for key in keys - uploaded:
+        job, task = parse_key(key) or (-1, -1)
+        if job not in rows:
+            row = find_job(manager, who, job, "calls")
+            if row.spec.function is None:
+                raise UsageError(f"{key}: job {job} is no function's, so its tasks return no values", "calls")
+            rows[job] = IntervalSet(row.ranges)
+        if task not in rows[job]:
+            raise NotFound(f"{key}: job {job} has no task {task}", "calls")
 
 
 # -- accepting --------------------------------------------------------------------------------------------

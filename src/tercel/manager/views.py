@@ -55,6 +55,8 @@ def counts(row: JobRow, job: Job | None) -> Counts:
 def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> JobView:
     spec = row.spec
     command = shlex.join(spec.argv) if spec.argv else spec.line
+    if spec.function is not None:
+        command = f"{spec.function.name or 'function'}(…)"
     if row.has_lines and not spec.template:
         command = manager.store.lines(row.id, 0, 0)[0]
     return JobView(

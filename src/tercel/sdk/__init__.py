@@ -5,7 +5,14 @@
     client   AsyncClient: one typed method per path of the API
     sync     Client: the same methods for programs without an event loop, made from the async ones
 
-No names of the adapters or services are known here: everything goes over the wire.
+    executor    Executor: concurrent.futures; decorator: @task
+    calling     calls -> jobs -> results; following: what ended, told to futures
+    futures     TaskFuture; failures: what it raises if the function did not
+    pickling    functions and arguments, and what does not travel in them; chunks: many calls as one
+    options     what can be said about calls
+    embedded    a pool of one's own; embedded_main: its process
+
+But for the pool of an executor, no names of the adapters or services are known here: everything goes over the wire.
 """
 
 from importlib import import_module
@@ -13,9 +20,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tercel.sdk.client import AsyncClient as AsyncClient
+    from tercel.sdk.decorator import task as task
+    from tercel.sdk.executor import Executor as Executor
+    from tercel.sdk.failures import DependencyFailed as DependencyFailed
+    from tercel.sdk.failures import TaskFailed as TaskFailed
+    from tercel.sdk.futures import TaskFuture as TaskFuture
     from tercel.sdk.sync import Client as Client
 
-_WHERE = {"AsyncClient": "tercel.sdk.client", "Client": "tercel.sdk.sync"}
+_WHERE = {
+    "AsyncClient": "tercel.sdk.client",
+    "Client": "tercel.sdk.sync",
+    "DependencyFailed": "tercel.sdk.failures",
+    "Executor": "tercel.sdk.executor",
+    "TaskFailed": "tercel.sdk.failures",
+    "TaskFuture": "tercel.sdk.futures",
+    "task": "tercel.sdk.decorator",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -12,8 +12,9 @@ Errors are those of `tercel.core.errors`; a task's failure is a value, never an 
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Self, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -28,14 +29,16 @@ from tercel.core.errors import (
     Unreachable,
     UsageError,
 )
-from tercel.core.model import Role
+from tercel.core.model import DEFAULT_PRIORITY, Role
 from tercel.core.states import TaskState
 from tercel.links.access import NoToken, find_server
-from tercel.sdk.http import Answer, Broken, Transport
+from tercel.sdk.http import ANSWER_TIMEOUT_S, Answer, Broken, Transport
+from tercel.sdk.jobs import AsyncJob, command_submission
 from tercel.sdk.sse import SseParser
 from tercel.wire import api
 
 T = TypeVar("T")
+R = TypeVar("R")
 Query = dict[str, str | int | bool | None]
 
 EVENT_SILENCE_S = 45.0
@@ -62,6 +65,11 @@ class AsyncClient:
         """The manager's address."""
         return self._connected().url
 
+    @property
+    def answered(self) -> bool:
+        """Whether a manager ever did."""
+        return self._answered
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -83,7 +91,74 @@ class AsyncClient:
         """
         if not submission.key:
             submission = msgspec.structs.replace(submission, key=os.urandom(16).hex())
-        return await self._ask("POST", "/jobs", api.Submitted, body=submission)
+        packed = submission.calls is not None  # in JSON, bytes would be a third larger, and slow
+        return await self._ask("POST", "/jobs", api.Submitted, body=submission, packed=packed)
+
+    async def submit_command(
+        self,
+        command: str | Sequence[str],
+        *,
+        name: str = "",
+        cpus: float = 1.0,
+        mem: str | int = 0,
+        time_limit: str | float = 0.0,
+        array: str = "",
+        retries: int = 0,
+        priority: int = DEFAULT_PRIORITY,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> AsyncJob:
+        """Hand in a command: a shell line, or a program with its arguments.
+
+        `mem` in bytes, or as in 4G; `time_limit` in seconds, or as in 1h30m; `array` as in 0-99:2%10.
+        """
+        submission = command_submission(
+            command,
+            name=name,
+            cpus=cpus,
+            mem=mem,
+            time_limit=time_limit,
+            array=array,
+            retries=retries,
+            priority=priority,
+            cwd=cwd,
+            env=env,
+        )
+        submitted = await self.submit(submission)
+        return AsyncJob(self, submitted.id, submitted.tasks)
+
+    def map(
+        self,
+        function: Callable[[Any], R],
+        items: Iterable[Any],
+        *,
+        chunksize: int | str = "auto",
+        progress: bool | None = None,
+        resources: Mapping[str, Any] | None = None,
+        retries: int = 0,
+        name: str = "",
+        queue: str = "",
+        cwd: str = "",
+    ) -> AsyncGenerator[R, None]:
+        """Results of the function for each item, in order; the first exception ends it, and cancels the rest.
+
+        With `chunksize` auto, quick items go together, so that a task takes about half a second. `progress`: a bar on
+        stderr; by default on a terminal.
+        """
+        mapping = import_module("tercel.sdk.mapping")  # late: a command line has no use for picklers
+        options = import_module("tercel.sdk.options").CallOptions(
+            retries=retries, name=name, queue=queue, cwd=cwd
+        )
+        results: AsyncGenerator[R, None] = mapping.mapped(
+            self,
+            function,
+            items,
+            chunksize=chunksize,
+            progress=progress,
+            resources=resources,
+            options=options,
+        )
+        return results
 
     async def submit_flow(self, jobs: Iterable[api.Submission], *, key: str = "") -> api.FlowSubmitted:
         """Hand in jobs that may wait for one another (After -1 is the first of them), all or none."""
@@ -133,9 +208,34 @@ class AsyncClient:
             async for chunk in chunks:
                 yield chunk
 
-    async def cancel(self, select: Iterable[str], *, reason: str = "") -> api.Counted:
-        """End tasks. The count is of those that ended by this."""
-        selection = api.Selection(select=list(select), reason=reason)
+    async def values(self, job: int, tasks: str = "") -> list[api.ValueRow]:
+        """How those of a function's tasks (0-9,12) that ended did, in order; of a large number the first part."""
+        target = _target(f"/jobs/{job}/values", {"tasks": tasks or None})
+        return _unpack((await self._fetch("GET", target)).body, list[api.ValueRow])
+
+    async def upload(self, key: str, content: bytes) -> api.Stored:
+        """Keep a value that calls refer to; its key is `b` and the SHA-256 of the content, in hex."""
+        answer = await self._fetch(
+            "PUT", _target(f"/values/{key}", {}), content, media="application/octet-stream"
+        )
+        return _decode(answer.body, api.Stored)
+
+    async def value(self, key: str) -> AsyncGenerator[bytes, None]:
+        """What was uploaded under a key, or what a task (t37.4) returned, pickled, as it arrives."""
+        async with self._connected().stream(_target(f"/values/{key}", {}), ANSWER_TIMEOUT_S) as (
+            status,
+            chunks,
+        ):
+            if status != 200:
+                raise _problem(Answer(status, b"".join([chunk async for chunk in chunks])))
+            async for chunk in chunks:
+                yield chunk
+
+    async def cancel(
+        self, select: Iterable[str], *, reason: str = "", unstarted: bool = False
+    ) -> api.Counted:
+        """End tasks; with `unstarted` only such as have not begun. The count is of those that ended by this."""
+        selection = api.Selection(select=list(select), reason=reason, unstarted=unstarted)
         return await self._ask("POST", "/cancel", api.Counted, body=selection)
 
     async def retry(
@@ -299,23 +399,43 @@ class AsyncClient:
         query: Query | None = None,
         *,
         body: msgspec.Struct | None = None,
+        packed: bool = False,
         repeatable: bool = True,
     ) -> T:
-        content = b"" if body is None else msgspec.json.encode(body)
+        encode = msgspec.msgpack.encode if packed else msgspec.json.encode
+        answer = await self._fetch(
+            method,
+            _target(path, query or {}),
+            b"" if body is None else encode(body),
+            media="application/msgpack" if packed else "application/json",
+            repeatable=repeatable,
+        )
+        return _decode(answer.body, kind)
+
+    async def _fetch(
+        self,
+        method: str,
+        target: str,
+        content: bytes = b"",
+        *,
+        media: str = "application/json",
+        repeatable: bool = True,
+    ) -> Answer:
+        """Raises the problem that the answer tells of."""
         try:
             transport = self._connected()
         except NoToken as missing:
             await _must_answer(missing.url)  # where nobody is, no token would help
             raise
         try:
-            answer = await transport.fetch(method, _target(path, query or {}), content, repeatable=repeatable)
+            answer = await transport.fetch(method, target, content, media=media, repeatable=repeatable)
         except Unreachable:
             self._doubtful = True
             raise
         if answer.status >= 300:
             raise _problem(answer)
         self._answered = True
-        return _decode(answer.body, kind)
+        return answer
 
     def _connected(self) -> Transport:
         old = self._transport
@@ -373,6 +493,13 @@ def _decode(data: bytes, kind: type[T]) -> T:
         raise PeerError(
             f"the manager's answer is not understood ({error}): are client and manager of the same version?"
         ) from None
+
+
+def _unpack(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise PeerError(f"the manager's answer is not understood ({error})") from None
 
 
 def _parse(parser: SseParser, chunk: bytes) -> list[bytes]:

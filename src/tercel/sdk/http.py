@@ -155,11 +155,19 @@ class Transport:
             self._headers.append(("Authorization", f"Bearer {token}"))
         self._idle: list[Connection] = []
 
-    async def fetch(self, method: str, target: str, body: bytes = b"", *, repeatable: bool) -> Answer:
+    async def fetch(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        *,
+        repeatable: bool,
+        media: str = "application/json",
+    ) -> Answer:
         """One exchange. Raises Unreachable (or its kind Broken) when there is no whole answer."""
         if not repeatable:
             try:
-                return await self._exchange(await Connection.open(self.url), method, target, body)
+                return await self._exchange(await Connection.open(self.url), method, target, body, media)
             except Broken as error:
                 raise Broken(
                     f"{error}; whether it was done is not known: look before you repeat it"
@@ -167,7 +175,7 @@ class Transport:
         broke = False
         for pause_s in RETRY_PAUSES_S:
             try:
-                return await self._exchange(await self._connection(), method, target, body)
+                return await self._exchange(await self._connection(), method, target, body, media)
             except Broken:
                 broke = True
             except Unreachable:
@@ -175,7 +183,7 @@ class Transport:
                 if not broke:
                     raise
             await asyncio.sleep(pause_s)
-        return await self._exchange(await self._connection(), method, target, body)
+        return await self._exchange(await self._connection(), method, target, body, media)
 
     @asynccontextmanager
     async def stream(
@@ -184,7 +192,7 @@ class Transport:
         """(status, body as it arrives), over a connection of its own."""
         connection = await Connection.open(self.url)
         try:
-            head = await connection.send(self._request("GET", target, b""), b"")
+            head = await connection.send(self._request("GET", target, b"", ""), b"")
             yield head.status_code, connection.chunks(silence_s)
         finally:
             connection.close()
@@ -209,10 +217,12 @@ class Transport:
             connection.close()
         return await Connection.open(self.url)
 
-    async def _exchange(self, connection: Connection, method: str, target: str, body: bytes) -> Answer:
+    async def _exchange(
+        self, connection: Connection, method: str, target: str, body: bytes, media: str
+    ) -> Answer:
         reusable = False
         try:
-            head = await connection.send(self._request(method, target, body), body)
+            head = await connection.send(self._request(method, target, body, media), body)
             content = b"".join([chunk async for chunk in connection.chunks(ANSWER_TIMEOUT_S)])
             reusable = connection.reusable() and len(self._idle) < MOST_IDLE
         finally:
@@ -222,11 +232,11 @@ class Transport:
                 connection.close()
         return Answer(head.status_code, content)
 
-    def _request(self, method: str, target: str, body: bytes) -> h11.Request:
+    def _request(self, method: str, target: str, body: bytes, media: str) -> h11.Request:
         headers = self._headers
         if body:
-            headers = [*headers, ("Content-Type", "application/json")]
-        if body or method == "POST":
+            headers = [*headers, ("Content-Type", media)]
+        if body or method in ("POST", "PUT"):
             headers = [*headers, ("Content-Length", str(len(body)))]
         return h11.Request(method=method, target=self._prefix + target, headers=headers)
 

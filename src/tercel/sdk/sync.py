@@ -9,26 +9,38 @@ lose them, and could not be used where a loop already runs, as in a notebook.)
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from tercel.sdk.client import AsyncClient
+from tercel.sdk.jobs import AsyncJob
 
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _call(Generic[P, R]):
-    """A coroutine method of AsyncClient as a plain method of Client."""
+class _Shell(Protocol[A_co]):
+    """What has an async twin, and a loop that runs it."""
 
-    def __init__(self, method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]) -> None:
+    @property
+    def twin(self) -> A_co: ...
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, R]) -> R: ...
+
+
+class _call(Generic[A, P, R]):
+    """A coroutine method of the async class as a plain method of the sync one."""
+
+    def __init__(self, method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]) -> None:
         self._method = method
         self.__doc__ = method.__doc__
 
     @overload
-    def __get__(self, client: None, owner: type["Client"]) -> Self: ...
+    def __get__(self, client: None, owner: type[object]) -> Self: ...
     @overload
-    def __get__(self, client: "Client", owner: type["Client"]) -> Callable[P, R]: ...
-    def __get__(self, client: "Client | None", owner: type["Client"]) -> Self | Callable[P, R]:
+    def __get__(self, client: _Shell[A], owner: type[object]) -> Callable[P, R]: ...
+    def __get__(self, client: _Shell[A] | None, owner: type[object]) -> Self | Callable[P, R]:
         if client is None:
             return self
 
@@ -39,23 +51,23 @@ class _call(Generic[P, R]):
         return call
 
 
-class _iterate(Generic[P, R]):
-    """An async generator method of AsyncClient as a plain generator method of Client."""
+class _iterate(Generic[A, P, R]):
+    """An async generator method of the async class as a plain generator method of the sync one."""
 
-    def __init__(self, method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[R, None]]) -> None:
+    def __init__(self, method: Callable[Concatenate[A, P], AsyncGenerator[R, None]]) -> None:
         self._method = method
         self.__doc__ = method.__doc__
 
     @overload
-    def __get__(self, client: None, owner: type["Client"]) -> Self: ...
+    def __get__(self, client: None, owner: type[object]) -> Self: ...
     @overload
-    def __get__(self, client: "Client", owner: type["Client"]) -> Callable[P, Iterator[R]]: ...
-    def __get__(self, client: "Client | None", owner: type["Client"]) -> Self | Callable[P, Iterator[R]]:
+    def __get__(self, client: _Shell[A], owner: type[object]) -> Callable[P, Iterator[R]]: ...
+    def __get__(self, client: _Shell[A] | None, owner: type[object]) -> Self | Callable[P, Iterator[R]]:
         if client is None:
             return self
 
         def iterate(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-            items = self._method(client.twin, *args, **kwargs)
+            items = client.wait_for(_begun(self._method, client.twin, *args, **kwargs))
             try:
                 while True:
                     try:
@@ -68,6 +80,39 @@ class _iterate(Generic[P, R]):
 
         iterate.__doc__ = self.__doc__
         return iterate
+
+
+class _submit_command(Generic[P]):
+    """As `_call`; and the job it returns is a sync one too."""
+
+    def __init__(self, method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, AsyncJob]]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, client: "Client", owner: type["Client"]) -> "Callable[P, Job]":
+        def submit_command(*args: P.args, **kwargs: P.kwargs) -> Job:
+            return Job(client, client.wait_for(self._method(client.twin, *args, **kwargs)))
+
+        submit_command.__doc__ = self.__doc__
+        return submit_command
+
+
+class Job:
+    """A job that was submitted: all that AsyncJob does, in blocking calls."""
+
+    def __init__(self, client: "Client", twin: AsyncJob) -> None:
+        self._client = client
+        self.twin = twin
+        self.id = twin.id
+        self.tasks = twin.tasks
+
+    view = _call(AsyncJob.view)
+    wait = _call(AsyncJob.wait)
+    results = _iterate(AsyncJob.results)
+    cancel = _call(AsyncJob.cancel)
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        return self._client.wait_for(coroutine)
 
 
 class Client:
@@ -85,6 +130,8 @@ class Client:
         self._thread: threading.Thread | None = None
 
     submit = _call(AsyncClient.submit)
+    submit_command = _submit_command(AsyncClient.submit_command)
+    map = _iterate(AsyncClient.map)
     submit_flow = _call(AsyncClient.submit_flow)
     submission = _call(AsyncClient.submission)
     jobs = _call(AsyncClient.jobs)
@@ -92,6 +139,9 @@ class Client:
     tasks = _call(AsyncClient.tasks)
     task = _call(AsyncClient.task)
     logs = _iterate(AsyncClient.logs)
+    values = _call(AsyncClient.values)
+    upload = _call(AsyncClient.upload)
+    value = _iterate(AsyncClient.value)
     cancel = _call(AsyncClient.cancel)
     retry = _call(AsyncClient.retry)
     hold = _call(AsyncClient.hold)
@@ -117,6 +167,11 @@ class Client:
         """The manager's address."""
         return self.twin.url
 
+    @property
+    def answered(self) -> bool:
+        """Whether a manager ever did."""
+        return self.twin.answered
+
     def __enter__(self) -> Self:
         return self
 
@@ -134,6 +189,12 @@ class Client:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+    def call_soon(self, function: Callable[..., object], *args: object) -> None:
+        """In the background loop, if there still is one."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(function, *args)
 
     def wait_for(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine in the background loop and return its result; an interrupt cancels it."""
@@ -164,6 +225,13 @@ async def _wind_down(twin: AsyncClient) -> None:
     await asyncio.gather(*others, return_exceptions=True)
     await twin.aclose()
     await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+async def _begun(
+    method: Callable[P, AsyncGenerator[R, None]], *args: P.args, **kwargs: P.kwargs
+) -> AsyncGenerator[R, None]:
+    """In the loop, where it is to be run."""
+    return method(*args, **kwargs)
 
 
 async def _next(items: AsyncGenerator[R, None]) -> R:

@@ -1,0 +1,387 @@
+"""Calls -> jobs -> results: the one way by which functions are run, for the executor and for both clients.
+
+    any thread       submit: pickled at once, put into an open batch (same function, same options)
+    the event loop   a batch that is full, or a few ms old, or waited for, is sent: one job
+                     events tell which tasks ended; their outcomes are read in bulk
+    a teller thread  futures are told; callbacks run here, and may use everything
+
+A future among the arguments is a need: its batch is closed before the one that needs it is begun, so batches can be sent in
+the order of their needs, and no job needs one that comes after it.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from tercel.core.errors import PassingFault
+from tercel.core.intervals import IntervalSet
+from tercel.core.model import Call, Function
+from tercel.sdk.client import AsyncClient
+from tercel.sdk.failures import DependencyFailed
+from tercel.sdk.following import Follower
+from tercel.sdk.futures import TaskFuture
+from tercel.sdk.options import CallOptions
+from tercel.sdk.pickling import pickle_call, pickle_function
+from tercel.wire.api import Stored, Submission
+
+log = logging.getLogger("tercel.sdk")
+
+GATHER_S = 0.003
+BATCH_CALLS = 1000
+"""Of single submissions; what is mapped comes in one batch of any size."""
+BATCH_BYTES = 32 * 2**20
+RETRY_FIRST_S, RETRY_MOST_S = 0.2, 5.0
+
+R = TypeVar("R")
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Batch:
+    """Calls that become one job."""
+
+    def __init__(self, function: Callable[..., Any], options: CallOptions) -> None:
+        self.options = options
+        self.target = function
+        """Held, so that nothing else can have its identity meanwhile."""
+        self.function, self.blobs = pickle_function(function)
+        self.calls: list[Call] = []
+        self.futures: list[TaskFuture[Any]] = []
+        self.unsettled: dict[int, Arguments] = {}
+        """By place: calls with futures in them whose tasks have no number yet."""
+        self.needs: list[TaskFuture[Any]] = []
+        """Those futures."""
+        self.size_bytes = 0
+        self.taken = False
+        """On its way: no call is added or taken out any more."""
+        self.sent = asyncio.Event()
+        """Its futures have their numbers, or were told why not."""
+
+
+class Calling:
+    """Belongs to one event loop; `submit` and what futures ask may come from any thread."""
+
+    def __init__(self, client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
+        self._client = client
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._open: dict[tuple[int, CallOptions], Batch] = {}
+        self._batch_of: dict[TaskFuture[Any], Batch] = {}
+        """Of those that have no number yet."""
+        self._large: WeakSet[TaskFuture[Any]] = WeakSet()
+        """Told, with values that were not fetched."""
+        self._uploaded: dict[str, None] = {}
+        self._uploading: dict[str, asyncio.Task[Stored]] = {}
+        self._pending = 0
+        self._quiet = threading.Condition(self._lock)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._teller = ThreadPoolExecutor(1, thread_name_prefix="tercel-teller")
+        self._follower = Follower(client, self._teller)
+        self._fault: BaseException | None = None
+
+    # -- from any thread ----------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        function: Callable[..., Any],
+        options: CallOptions,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> TaskFuture[Any]:
+        """What cannot be pickled is told by the future, and goes nowhere."""
+        (future,) = self.submit_many(function, options, [(args, kwargs)], BATCH_CALLS)
+        return future
+
+    def submit_many(
+        self,
+        function: Callable[..., Any],
+        options: CallOptions,
+        calls: Iterable[Arguments],
+        most: int = 2**31,
+    ) -> list[TaskFuture[Any]]:
+        futures: list[TaskFuture[Any]] = []
+        for args, kwargs in calls:
+            future: TaskFuture[Any] = TaskFuture(self)
+            futures.append(future)
+            try:
+                self._put(future, function, options, args, kwargs, most)
+            except Exception as error:
+                future.fail(error)
+        return futures
+
+    def _put(
+        self,
+        future: TaskFuture[Any],
+        function: Callable[..., Any],
+        options: CallOptions,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        most: int,
+    ) -> None:
+        pickled = pickle_call(args, kwargs)
+        if pickled.needs:
+            self._check_needs(pickled.needs)
+            future._needy = True
+        with self._lock:
+            if self._fault is not None:
+                raise self._fault
+            unknown = [need for need in pickled.needs if isinstance(need, TaskFuture) and not need.key]
+            for need in unknown:
+                self._close_batch(self._batch_of.get(need))
+            key = (id(function), options)
+            batch = self._open.get(key)
+            if batch is None:
+                batch = self._open[key] = Batch(function, options)
+                self._loop.call_soon_threadsafe(self._send_soon, batch)
+            if unknown:
+                batch.unsettled[len(batch.calls)] = (args, kwargs)
+                batch.needs += unknown
+            batch.calls.append(pickled.call)
+            batch.futures.append(future)
+            batch.size_bytes += len(pickled.call.arguments)
+            if pickled.blobs:
+                known = self._uploaded.keys() | batch.blobs.keys()
+                blobs = {k: v for k, v in pickled.blobs.items() if k not in known}
+                batch.blobs |= blobs
+                batch.size_bytes += sum(map(len, blobs.values()))
+            self._batch_of[future] = batch
+            self._pending += 1
+            if len(batch.calls) >= most or batch.size_bytes > BATCH_BYTES:
+                self._close_batch(batch)
+        future.add_done_callback(self._one_done)
+
+    def _check_needs(self, needs: Sequence[object]) -> None:
+        for need in needs:
+            if not isinstance(need, TaskFuture) or need._caller is not self:
+                raise ValueError("a future of another executor cannot be an argument: give its result")
+
+    def _close_batch(self, batch: Batch | None) -> None:
+        """Nothing more is put into it, and it is sent now. With the lock held."""
+        if batch is not None and self._open.get(key := (id(batch.target), batch.options)) is batch:
+            del self._open[key]
+            self._loop.call_soon_threadsafe(self._send, batch)
+
+    def _one_done(self, _future: "Future[Any]") -> None:
+        with self._lock:
+            self._pending -= 1
+            if not self._pending:
+                self._quiet.notify_all()
+
+    def wait_quiet(self, timeout: float | None = None) -> bool:
+        """Until every future has been told; False if it took too long."""
+        with self._lock:
+            for batch in list(self._open.values()):
+                self._close_batch(batch)
+            return self._quiet.wait_for(lambda: not self._pending, timeout)
+
+    # -- what futures ask ---------------------------------------------------------------------------------
+
+    def hurry(self, future: TaskFuture[Any]) -> None:
+        with self._lock:
+            self._close_batch(self._batch_of.get(future))
+
+    def fetch(self, key: str) -> bytes:
+        return self._ask(self._fetch(key))
+
+    def has_large(self, future: TaskFuture[Any]) -> None:
+        with self._lock:
+            self._large.add(future)
+
+    def bring_home(self) -> None:
+        """Fetch all large values that somebody could still ask for."""
+        with self._lock:
+            futures = list(self._large)
+        for future in futures:
+            future.bring_home()
+
+    def ask_cancel(self, future: TaskFuture[Any]) -> bool:
+        if self._drop_unsent(future):
+            return True
+        return not self._on_loop() and self._ask(self.cancel([future])) == 1
+
+    def _drop_unsent(self, future: TaskFuture[Any]) -> bool:
+        """The sender takes only what it still finds, with the lock held."""
+        with self._lock:
+            batch = self._batch_of.get(future)
+            if batch is None or batch.taken:
+                return False
+            del self._batch_of[future]
+        future.drop()
+        return True
+
+    def cancel_all(self, futures: Iterable[TaskFuture[Any]], *, running: bool = False) -> None:
+        """Those that have not begun (or all), many at a time; returns when the manager has been told."""
+        left = [f for f in futures if not f.done() and not self._drop_unsent(f)]
+        if left:
+            self._ask(self.cancel(left, running=running))
+
+    def fail_all(self, futures: Iterable[TaskFuture[Any]], error: BaseException) -> None:
+        self._fail(list(futures), error)
+
+    def ask_running(self, future: TaskFuture[Any]) -> bool:
+        return bool(future.key) and not self._on_loop() and self._ask(self._is_running(future))
+
+    def _on_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def _ask(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return asked.result()
+        except BaseException:
+            asked.cancel()
+            raise
+
+    # -- in the loop --------------------------------------------------------------------------------------
+
+    def _send_soon(self, batch: Batch) -> None:
+        self._loop.call_later(GATHER_S, self._ripe, batch)
+
+    def _ripe(self, batch: Batch) -> None:
+        with self._lock:
+            self._close_batch(batch)
+
+    def _send(self, batch: Batch) -> None:
+        task = self._loop.create_task(self._submit(batch))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _submit(self, batch: Batch) -> None:
+        try:
+            for need in batch.needs:
+                earlier = self._batch_of.get(need)
+                if earlier is not None:
+                    await earlier.sent.wait()
+            calls, futures = self._take(batch)
+            if not calls:
+                return
+            for key, data in batch.blobs.items():
+                await self._upload(key, data)
+            submission = _submission(batch.options, batch.function, calls)
+            submitted = await self._insist(lambda: self._client.submit(submission))
+            with self._lock:
+                for task, future in enumerate(futures):
+                    future.place(submitted.id, task)
+                    self._batch_of.pop(future, None)
+            self._follower.follow(submitted.id, futures)
+        except Exception as error:
+            await self._loop.run_in_executor(self._teller, self._fail, batch.futures, error)
+        finally:
+            batch.blobs.clear()
+            batch.sent.set()
+
+    async def _upload(self, key: str, data: bytes) -> None:
+        """Once, however many batches need it."""
+        if key in self._uploaded:
+            return
+        under_way = self._uploading.get(key)
+        if under_way is None:
+            under_way = self._loop.create_task(self._insist(lambda: self._client.upload(key, data)))
+            self._uploading[key] = under_way
+            under_way.add_done_callback(lambda _: self._uploading.pop(key))
+        await asyncio.shield(under_way)
+        self._uploaded[key] = None
+
+    def _take(self, batch: Batch) -> tuple[list[Call], list[TaskFuture[Any]]]:
+        """What is left of a batch when it is sent: calls that nobody cancelled and that have what they need."""
+        with self._lock:
+            batch.taken = True
+            kept = [(n, f) for n, f in enumerate(batch.futures) if f in self._batch_of]
+        calls, futures = [], []
+        for number, future in kept:
+            call = batch.calls[number]
+            if number in batch.unsettled:
+                try:
+                    call = _settled(*batch.unsettled[number])
+                except Exception as error:
+                    self._fail([future], error)
+                    continue
+            calls.append(call)
+            futures.append(future)
+        return calls, futures
+
+    def _fail(self, futures: Sequence[TaskFuture[Any]], error: BaseException) -> None:
+        for future in futures:
+            self._batch_of.pop(future, None)
+            future.fail(error)
+
+    async def _insist(self, ask: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """Through what passes, such as a restart of the manager; not if there never was one."""
+        pause_s = RETRY_FIRST_S
+        while True:
+            try:
+                return await ask()
+            except PassingFault as fault:
+                if not self._client.answered or self._fault is not None:
+                    raise
+                log.warning("%s; it is tried again", fault)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_MOST_S)
+
+    async def _fetch(self, key: str) -> bytes:
+        return b"".join([piece async for piece in self._client.value(key)])
+
+    async def cancel(self, futures: Sequence[TaskFuture[Any]], *, running: bool = False) -> int:
+        """How many of them will not run, for this. Those on their way are waited for."""
+        futures = [future for future in futures if not future.done() and not self._drop_unsent(future)]
+        for future in futures:
+            batch = self._batch_of.get(future)
+            if batch is not None:
+                await batch.sent.wait()
+        by_job: dict[int, IntervalSet] = {}
+        for future in futures:
+            if future.key and not future.done():
+                by_job.setdefault(future._job, IntervalSet()).add(future._task)
+        count = 0
+        for job, tasks in by_job.items():
+            for select in _selectors(job, tasks):
+                count += (await self._client.cancel([select], unstarted=not running)).count
+            # The stream tells of those only with the job's end; here somebody waits.
+            await self._follower.look(job, tasks)
+        return count
+
+    async def _is_running(self, future: TaskFuture[Any]) -> bool:
+        return (await self._client.task(future._job, future._task)).state == "running"
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def break_off(self, error: BaseException) -> None:
+        """There is nobody any more who could run anything: in the loop."""
+        with self._lock:
+            self._fault = error
+            unsent = list(self._batch_of)
+        self._teller.submit(self._fail, [*unsent, *self._follower.unfinished()], error)
+
+    async def aclose(self) -> None:
+        for task in [*self._tasks, *self._follower.stop()]:
+            task.cancel()
+            await asyncio.wait([task])
+        self._teller.shutdown(wait=False)
+
+
+def _submission(options: CallOptions, function: Function, calls: list[Call]) -> Submission:
+    fields = options.fields()
+    return Submission(function=function, calls=calls, **{"name": function.name, **fields})
+
+
+def _settled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Pickled once more: by now the tasks that it needs have their numbers, or will never have."""
+    pickled = pickle_call(args, kwargs)
+    for need in pickled.needs:
+        if not need.key:
+            raise DependencyFailed(
+                "(not submitted)", "was not run: a call whose value it needs was never submitted"
+            )
+    return pickled.call
+
+
+def _selectors(job: int, tasks: IntervalSet) -> list[str]:
+    """Not too many ranges in one: an address or a line has its limits."""
+    ranges = [f"{first}-{last}" if last > first else str(first) for first, last in tasks.ranges()]
+    return [f"{job}.{','.join(ranges[at : at + 1000])}" for at in range(0, len(ranges), 1000)]
