@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tercel.cli.screen import Screen
-from tercel.cli.waiting import say_why_nothing_runs
+from tercel.cli.waiting import Tally, say_why_nothing_runs
 from tercel.core.states import TaskState
 from tercel.sdk import AsyncClient
 from tercel.sdk import client as client_module
@@ -123,3 +123,12 @@ def test_whoever_waits_for_a_job_that_nobody_can_run_is_told(
     manager.says("GET", "/v1/explain", reason)
     manager.says("GET", "/v1/events", end)
     assert "tercel: job 37: waits for memory ≥ 64 GB\n" in tercel(*words).err
+
+
+def test_the_tasks_of_many_jobs_are_counted_together_and_each_once() -> None:
+    tally = Tally()
+    tally.heard(api.Event(job=1, counts=api.Counts(ready=3)))
+    tally.heard(api.Event(job=2, counts=api.Counts(running=2, finished=1)))
+    tally.heard(api.Event(job=1, counts=api.Counts(finished=2, failed=1), done=True))
+    assert tally.total == api.Counts(running=2, finished=3, failed=1)
+    assert tally.latest[1] == api.Counts(finished=2, failed=1)

@@ -76,6 +76,8 @@ async def test_crash_takes_one_call_and_no_other(runner: SpawnerPool, recorder: 
     assert report.note == "its interpreter ended by SIGSEGV"
     assert report.started_at > 0
     assert text(report.out) == "last words\n"
+    assert "Segmentation fault" in text(report.err)
+    assert "in crash" in text(report.err)
     await _others_go_on(runner, recorder, *range(10, 40))
     assert recorder.order == [*range(10, 30), 1, *range(30, 40)]
 

@@ -263,6 +263,8 @@ def test_a_sweep_or_items_that_make_no_commands_are_refused(here: Path, text: st
         ('"1h30m"', '"soon"', "job.toml:6: time: 'soon' is not a time"),
         ('"1h30m"', "1979-05-27", "job.toml:6: time: text is needed, not a date"),
         ("0-99:2%10", "9-0", "job.toml:3: array: '9-0': '9-0' ends before it begins"),
+        ('backoff = "10s"', 'backoff = "2h"', "job.toml:14: backoff: is 7200"),
+        ('"vision"', '"my queue"', "job.toml:8: queue: 'my queue' is no name for a queue"),
         ('"5%"', '"most"', "job.toml:15: max_fails: 'most' is not a number of tasks"),
         ('"5%"', '"101%"', "job.toml:15: max_fails: '101%' is not a number of tasks"),
         ('"run"', '"panic"', "job.toml:17: on_failure: 'panic' is not one of skip, stop, run"),

@@ -59,16 +59,9 @@ def _retries(job: Submission) -> str:
 
 def _show_flow(screen: Screen, drafts: Sequence[Draft]) -> None:
     tasks = sum(draft.tasks for draft in drafts)
-    steps = [
-        {
-            "step": draft.step,
-            "tasks": draft.tasks,
-            "needs": [{"step": drafts[at].step, "tasks": which} for at, which in draft.needs],
-            "job": draft.submission,
-        }
-        for draft in drafts
-    ]
-    screen.emit({"dry_run": True, "tasks": tasks, "steps": steps})
+    if screen.json:
+        screen.emit({"dry_run": True, "tasks": tasks, "steps": [_step(drafts, draft) for draft in drafts]})
+        return
     rows: list[list[Cell]] = [
         [draft.step, draft.tasks, _needs(drafts, draft), _command(draft, WIDTH)]
         for draft in drafts[:MOST_STEPS]
@@ -80,6 +73,15 @@ def _show_flow(screen: Screen, drafts: Sequence[Draft]) -> None:
             *([f"and {count(len(drafts) - MOST_STEPS, 'step')} more"] if len(drafts) > MOST_STEPS else []),
         ]
     )
+
+
+def _step(drafts: Sequence[Draft], draft: Draft) -> dict[str, object]:
+    return {
+        "step": draft.step,
+        "tasks": draft.tasks,
+        "needs": [{"step": drafts[at].step, "tasks": which} for at, which in draft.needs],
+        "job": draft.submission,
+    }
 
 
 def _needs(drafts: Sequence[Draft], draft: Draft) -> str:

@@ -10,6 +10,7 @@ the order of their needs, and no job needs one that comes after it.
 """
 
 import asyncio
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -40,10 +41,15 @@ R = TypeVar("R")
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
+BatchKey = tuple[int, CallOptions, int]
+"""The function's identity, and a number: 0 for single calls, another for each mapping, which has batches of its own."""
+
+
 class Batch:
     """Calls that become one job."""
 
-    def __init__(self, function: Callable[..., Any], options: CallOptions) -> None:
+    def __init__(self, key: "BatchKey", function: Callable[..., Any], options: CallOptions) -> None:
+        self.key = key
         self.options = options
         self.target = function
         """Held, so that nothing else can have its identity meanwhile."""
@@ -68,7 +74,8 @@ class Calling:
         self._client = client
         self._loop = loop
         self._lock = threading.Lock()
-        self._open: dict[tuple[int, CallOptions], Batch] = {}
+        self._open: dict[BatchKey, Batch] = {}
+        self._mappings = itertools.count(1)
         self._batch_of: dict[TaskFuture[Any], Batch] = {}
         """Of those that have no number yet."""
         self._large: WeakSet[TaskFuture[Any]] = WeakSet()
@@ -92,34 +99,39 @@ class Calling:
         kwargs: dict[str, Any],
     ) -> TaskFuture[Any]:
         """What cannot be pickled is told by the future, and goes nowhere."""
-        (future,) = self.submit_many(function, options, [(args, kwargs)], BATCH_CALLS)
-        return future
+        return self._submit_one((id(function), options, 0), function, args, kwargs)
 
     def submit_many(
         self,
         function: Callable[..., Any],
         options: CallOptions,
         calls: Iterable[Arguments],
-        most: int = 2**31,
     ) -> list[TaskFuture[Any]]:
-        futures: list[TaskFuture[Any]] = []
-        for args, kwargs in calls:
-            future: TaskFuture[Any] = TaskFuture(self)
-            futures.append(future)
-            try:
-                self._put(future, function, options, args, kwargs, most)
-            except Exception as error:
-                future.fail(error)
-        return futures
+        """As one job, if it is not very large; sent when all calls are there."""
+        key = (id(function), options, next(self._mappings))
+        try:
+            return [self._submit_one(key, function, args, kwargs) for args, kwargs in calls]
+        finally:
+            with self._lock:
+                self._close_batch(self._open.get(key))
+
+    def _submit_one(
+        self, key: BatchKey, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TaskFuture[Any]:
+        future: TaskFuture[Any] = TaskFuture(self)
+        try:
+            self._put(future, key, function, args, kwargs)
+        except Exception as error:
+            future.fail(error)
+        return future
 
     def _put(
         self,
         future: TaskFuture[Any],
+        key: BatchKey,
         function: Callable[..., Any],
-        options: CallOptions,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        most: int,
     ) -> None:
         pickled = pickle_call(args, kwargs)
         if pickled.needs:
@@ -131,11 +143,11 @@ class Calling:
             unknown = [need for need in pickled.needs if isinstance(need, TaskFuture) and not need.key]
             for need in unknown:
                 self._close_batch(self._batch_of.get(need))
-            key = (id(function), options)
             batch = self._open.get(key)
             if batch is None:
-                batch = self._open[key] = Batch(function, options)
-                self._loop.call_soon_threadsafe(self._send_soon, batch)
+                batch = self._open[key] = Batch(key, function, key[1])
+                if key[2] == 0:
+                    self._loop.call_soon_threadsafe(self._send_soon, batch)
             if unknown:
                 batch.unsettled[len(batch.calls)] = (args, kwargs)
                 batch.needs += unknown
@@ -149,7 +161,8 @@ class Calling:
                 batch.size_bytes += sum(map(len, blobs.values()))
             self._batch_of[future] = batch
             self._pending += 1
-            if len(batch.calls) >= most or batch.size_bytes > BATCH_BYTES:
+            full = key[2] == 0 and len(batch.calls) >= BATCH_CALLS
+            if full or batch.size_bytes > BATCH_BYTES:
                 self._close_batch(batch)
         future.add_done_callback(self._one_done)
 
@@ -160,8 +173,8 @@ class Calling:
 
     def _close_batch(self, batch: Batch | None) -> None:
         """Nothing more is put into it, and it is sent now. With the lock held."""
-        if batch is not None and self._open.get(key := (id(batch.target), batch.options)) is batch:
-            del self._open[key]
+        if batch is not None and self._open.get(batch.key) is batch:
+            del self._open[batch.key]
             self._loop.call_soon_threadsafe(self._send, batch)
 
     def _one_done(self, _future: "Future[Any]") -> None:

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from tercel.core.errors import TercelError
+from tercel.core.errors import PassingFault, TercelError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.sdk.client import MOST_JOBS_PER_STREAM, AsyncClient
 from tercel.sdk.futures import TaskFuture
 from tercel.wire.api import ValueRow
 
 STREAMS = 8
+AGAIN_FIRST_S, AGAIN_MOST_S = 0.1, 5.0
 RANGES_AT_ONCE = 400
 """In one request: its address must not become too long."""
 
@@ -62,7 +63,7 @@ class Follower:
                     self._jobs.pop(event.job, None)
         except TercelError as error:
             futures = [f for job in wanted for f in self._jobs.pop(job, {}).values()]
-            await asyncio.get_running_loop().run_in_executor(self._teller, _fail_all, futures, error)
+            self._teller.submit(_fail_all, futures, error)
 
     async def _collect(self, job: int, ended: Sequence[Range]) -> None:
         futures = self._jobs.get(job)
@@ -73,7 +74,7 @@ class Follower:
         )
         while asked:
             ranges = asked.ranges()[:RANGES_AT_ONCE]
-            rows = await self._client.values(job, ",".join(f"{first}-{last}" for first, last in ranges))
+            rows = await self._values(job, ",".join(f"{first}-{last}" for first, last in ranges))
             if not rows:
                 asked.difference_update(
                     IntervalSet(ranges)
@@ -82,7 +83,18 @@ class Follower:
             # What is up to the last row and not among the rows has not ended after all.
             asked.difference_update(IntervalSet([(ranges[0][0], rows[-1][0])]))
             told = [(future, row) for row in rows if (future := futures.pop(row[0], None)) is not None]
-            await asyncio.get_running_loop().run_in_executor(self._teller, _tell_all, told)
+            # From here on nobody else tells them: they are told even if this stream is cancelled meanwhile.
+            await asyncio.shield(asyncio.wrap_future(self._teller.submit(_tell_all, told)))
+
+    async def _values(self, job: int, tasks: str) -> list[ValueRow]:
+        """Through restarts of the manager, as the stream itself."""
+        pause_s = AGAIN_FIRST_S
+        while True:
+            try:
+                return await self._client.values(job, tasks)
+            except PassingFault:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, AGAIN_MOST_S)
 
 
 def _tell_all(told: list[tuple[TaskFuture[Any], ValueRow]]) -> None:
