@@ -4,6 +4,8 @@ commit -> effects. It can be killed between any two of these.
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tercel.core.books import Settings
 from tercel.core.changes import Change, JobAdded
 from tercel.core.effects import (
@@ -19,7 +21,8 @@ from tercel.core.effects import (
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import JobRow
+from tercel.core.model import JobRow, QueueRow
+from tercel.stores.contract import needed_by
 from tercel.wire.messages import (
     Ack,
     Brief,
@@ -59,6 +62,8 @@ class SimManager:
         self._next_job = loaded.next_job
         self._arrivals: list[Intent] = []
         self._keys: set[str] = set()
+        self._reopened_needs: list[int] = []
+        """Pinned while a job is brought back."""
         self._unsaved: list[Change] = []
         self._undone: list[Effect] = []
         self._committing = False
@@ -82,10 +87,12 @@ class SimManager:
     # -- from clients -------------------------------------------------------------------------------------
 
     def submit(self, intent: "Intent") -> None:
-        earlier = self.world.store.job_by_key("somebody", intent.key)
+        earlier = self.world.store.job_by_key(intent.owner, intent.key)
         if earlier is not None:
             self.world.accepted(intent, earlier)
         elif intent.key not in self._keys:
+            if not self._pin_needs(intent):
+                return  # the client asks again
             self._keys.add(intent.key)
             self._arrivals.append(intent)
             self.wake()
@@ -109,13 +116,72 @@ class SimManager:
         if job is not None:
             self.world.note("retry", id, tasks)
             self.world.witness.retry_asked |= {(id, task) for task in tasks}
-            self.machine.on_retry(job, tasks, self.world.now)
+            if self.machine.on_retry(job, tasks, self.world.now):
+                self._revive(id)
+            for needed in self._reopened_needs:
+                self.machine.unpin(needed)
+            self._reopened_needs.clear()
             self.moved()
+
+    def _revive(self, id: int) -> None:
+        """Those behind it that have ended, as requests.py does."""
+        todo, seen = [id], {id}
+        while todo:
+            for behind in self.world.store.dependents(todo.pop()):
+                if behind in seen:
+                    continue
+                seen.add(behind)
+                todo.append(behind)
+                if behind not in self.machine.jobs:
+                    job = self._reopen(behind)
+                    if job is not None:
+                        self.machine.on_retry(job, job.skipped.copy(), self.world.now)
 
     def _reopen(self, id: int) -> Job | None:
         store = self.world.store
         live = store.live(id)
-        return None if live is None else self.machine.restore(live)
+        if live is None:
+            return None
+        for needed in needed_by(live):
+            self.machine.pin(needed)
+            past = store.live(needed)
+            if past is not None:
+                self.machine.remember(past)
+        self._reopened_needs += needed_by(live)
+        return self.machine.restore(live)
+
+    def hold(self, id: int, tasks: IntervalSet) -> None:
+        if (job := self.machine.jobs.get(id)) is not None:
+            self.world.note("hold", id, tasks)
+            self.machine.on_hold(job, tasks)
+            self.moved()
+
+    def release(self, id: int, tasks: IntervalSet) -> None:
+        if (job := self.machine.jobs.get(id)) is not None:
+            self.world.note("release", id, tasks)
+            self.machine.on_release(job, tasks, self.world.now)
+            self.moved()
+
+    def revise(self, id: int, wishes: dict[str, int]) -> None:
+        if (job := self.machine.jobs.get(id)) is not None:
+            self.world.note("revise", id, wishes)
+            self.machine.revise(job, msgspec.structs.replace(job.row.spec, **wishes))
+            for link in self.links.values():
+                link.briefed.discard(id)
+            self.moved()
+
+    def set_queue(self, row: QueueRow) -> None:
+        self.world.note("queue", row)
+        self.machine.on_queue_set(row)
+        self.moved()
+
+    def let_go(self) -> None:
+        for job in list(self.machine.jobs.values()):
+            self.machine.on_release(job, IntervalSet(job.row.ranges), self.world.now)
+        for queue in list(self.machine.queues.values()):
+            if queue.row.paused:
+                self.machine.on_queue_set(msgspec.structs.replace(queue.row, paused=""))
+        self.moved()
 
     def drain(self, name: str) -> None:
         worker = self.machine.workers.get(name)
@@ -207,7 +273,7 @@ class SimManager:
         self._unsaved += changes
         self._undone += effects
         arrivals, self._arrivals = self._arrivals, []
-        batch: list[Change] = [JobAdded(self._row(intent)) for intent in arrivals] + self._unsaved
+        batch: list[Change] = [self._added(intent) for intent in arrivals] + self._unsaved
         if not batch:
             self._perform()
         elif not self._crashes("before write"):
@@ -227,6 +293,7 @@ class SimManager:
             world.store.crash()
             for intent in arrivals:
                 self._keys.discard(intent.key)
+                self._unpin_needs(intent)
             world.after(1.0, self._again)
             return
         world.store.commit()
@@ -238,7 +305,8 @@ class SimManager:
         for change, intent in zip(batch, arrivals, strict=False):
             assert isinstance(change, JobAdded)
             self._keys.discard(intent.key)
-            self.machine.on_accepted(change.job)
+            self.machine.on_accepted(change.job, change.edges, world.now)
+            self._unpin_needs(intent)
             world.accepted(intent, change.job)
             self._awake = True
         self._perform()
@@ -249,11 +317,32 @@ class SimManager:
         if self.alive:
             self.wake()
 
+    def _unpin_needs(self, intent: "Intent") -> None:
+        for id in {self.world.intents[other].job for other, *_ in intent.needs}:
+            self.machine.unpin(id)
+
+    def _pin_needs(self, intent: "Intent") -> bool:
+        """As finding.pinned does: whether all that it needs is known, and stays so."""
+        needed = {self.world.intents[other].job for other, *_ in intent.needs}
+        unknown = [id for id in needed if self.machine.find(id) is None]
+        if unknown and (self._committing or self._unsaved or self.machine.changes):
+            return False
+        for id in needed:
+            self.machine.pin(id)
+            if id in unknown and (past := self.world.store.live(id)) is not None:
+                self.machine.remember(past)
+        return True
+
+    def _added(self, intent: "Intent") -> JobAdded:
+        row = self._row(intent)
+        return JobAdded(row, edges=intent.edges_among(self.world.intents, row.id))
+
     def _row(self, intent: "Intent") -> JobRow:
         row = JobRow(
             id=self._next_job,
-            owner="somebody",
-            spec=intent.spec,
+            owner=intent.owner,
+            spec=intent.spec_among(self.world.intents),
+            held=intent.ranges if intent.held else (),
             ranges=intent.ranges,
             max_running=intent.max_running,
             submitted_at=self.world.now,

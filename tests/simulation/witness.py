@@ -5,23 +5,29 @@ durable. It keeps two views: `expected`, what the machine has decided so far, an
 the manager crashes the first falls back to the second.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tercel.core.changes import (
     AttemptSpent,
     Change,
     Concluded,
+    Edge,
     JobAdded,
     JobEnded,
+    JobRevised,
     LeaseClosed,
     Leased,
     Reopened,
     SpanConcluded,
 )
-from tercel.core.explain import why_ready, why_under_way
+from tercel.core.explain import why_resting, why_under_way, why_waiting
+from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.machine import Machine
-from tercel.core.model import End, Held, JobRow, Lease, Outcome, Report
+from tercel.core.model import AfterKind, End, Held, JobRow, Lease, OnFailure, Outcome, Report
 from tercel.core.states import TERMINAL, TaskState
 from tercel.runners.contract import Launch
 
@@ -55,11 +61,16 @@ class View:
         self.issued: dict[int, str] = {}
         """Attempt -> worker."""
         self.newest = 0
+        self.edges: dict[int, tuple[Edge, ...]] = {}
+        self.held: dict[int, IntervalSet] = {}
+        self.skipped: set[Task] = set()
+        self.ever: dict[Task, set[TaskState]] = {}
+        """All the ways in which a task has ended so far."""
 
     def copy(self) -> "View":
         twin = View()
         for name, value in vars(self).items():
-            setattr(twin, name, value if isinstance(value, int) else value.copy())
+            setattr(twin, name, value if isinstance(value, int) else _copied(value))
         return twin
 
     def apply(self, change: Change) -> None:
@@ -75,6 +86,7 @@ class View:
                 task = outcome.report.job, outcome.report.task
                 self.records[task] = outcome.state
                 self.fence[task] = self.newest
+                self.ever.setdefault(task, set()).add(outcome.state)
                 if outcome.state is TaskState.FAILED:
                     self.counted.add(outcome.report.attempt)
             case AttemptSpent(outcome):
@@ -82,17 +94,79 @@ class View:
                 self.spent[task] = self.spent.get(task, 0) + 1
                 self.fence[task] = self.newest
                 self.counted.add(outcome.report.attempt)
-            case SpanConcluded(job, first, last, state):
+            case SpanConcluded(job, first, last, state, _, _, end):
                 for number in range(first, last + 1):
                     self.records[job, number] = state
                     self.fence[job, number] = self.newest
+                    self.ever.setdefault((job, number), set()).add(state)
+                    if end is End.SKIPPED:
+                        self.skipped.add((job, number))
             case Reopened(job, ranges):
                 for first, last in ranges:
                     for number in range(first, last + 1):
                         del self.records[job, number]
                         self.spent.pop((job, number), None)
-            case JobAdded(row):
+                        self.skipped.discard((job, number))
+            case JobAdded(row, _, _, edges):
                 self.jobs[row.id] = row
+                self.edges[row.id] = edges
+                self.held[row.id] = IntervalSet(row.held)
+            case JobRevised(job, spec, held):
+                self.jobs[job] = msgspec.structs.replace(self.jobs[job], spec=spec)
+                self.held[job] = IntervalSet(held)
+
+    # -- needs, as naively as can be ----------------------------------------------------------------------
+
+    def needs_of(self, task: Task) -> Iterator[tuple[AfterKind, list[Task]]]:
+        """How each group of tasks that it needs must end."""
+        id, number = task
+        for after in self.jobs[id].spec.after:
+            if after.each:
+                group = [(after.job, number)]
+            else:
+                group = [(after.job, n) for n in IntervalSet(self.jobs[after.job].ranges)]
+            yield self._kind(after.job, after.kind), group
+        for waiting, job, first, last in self.edges[id]:
+            if waiting == number:
+                yield self._kind(job, AfterKind.OK), [(job, n) for n in range(first, last + 1)]
+
+    def _kind(self, job: int, kind: AfterKind) -> AfterKind:
+        runs_anyway = kind is AfterKind.OK and self.jobs[job].spec.on_failure is OnFailure.RUN
+        return AfterKind.ANY if runs_anyway else kind
+
+    def unmet(self, task: Task) -> str:
+        """What it should still wait for, going by all that ever happened."""
+        for kind, group in self.needs_of(task):
+            for needed in group:
+                ends = self.ever.get(needed, set())
+                if not ends or (kind is AfterKind.OK and TaskState.FINISHED not in ends):
+                    return f"{needed} {kind}"
+        return ""
+
+    def cause_to_skip(self, task: Task) -> bool:
+        for kind, group in self.needs_of(task):
+            ends = [self.records.get(needed) for needed in group]
+            if kind is AfterKind.OK and any(end in (TaskState.FAILED, TaskState.CANCELLED) for end in ends):
+                return True
+            if kind is AfterKind.NOTOK and TaskState.FINISHED in ends:
+                return True
+        return False
+
+    def allowed(self, report: Report) -> int:
+        """How many retries a task has that ended like this."""
+        spec = self.jobs[report.job].spec
+        if report.end is End.EXITED:
+            for rule in spec.retry_rules:
+                if report.code in rule.codes:
+                    return rule.retries
+        return spec.retries
+
+
+def _copied(value: Any) -> Any:
+    """One level deeper than a dictionary's own copy: its sets are changed in place."""
+    if isinstance(value, dict):
+        return {key: part.copy() if isinstance(part, set) else part for key, part in value.items()}
+    return value.copy()
 
 
 class Witness:
@@ -111,6 +185,7 @@ class Witness:
         """Attempts that the manager told a worker to drop, or that came back when their task was elsewhere."""
         self.issued_of: dict[Task, list[int]] = {}
         self.cancel_asked: set[Task] = set()
+        self.skips_to_check: list[Task] = []
         self.retry_asked: set[Task] = set()
 
     def broken(self, text: str) -> None:
@@ -158,6 +233,10 @@ class Witness:
         for change in changes:
             self._check(machine, change)
             self.expected.apply(change)
+        for task in self.skips_to_check:
+            if task in self.expected.skipped and not self.expected.cause_to_skip(task):
+                self.broken(f"task {task} is skipped without cause")
+        self.skips_to_check.clear()
 
     def _check(self, machine: Machine, change: Change) -> None:
         match change:
@@ -168,22 +247,34 @@ class Witness:
             case AttemptSpent(outcome):
                 self._check_failure(outcome)
                 task = outcome.report.job, outcome.report.task
-                if self.expected.spent.get(task, 0) >= self.expected.jobs[task[0]].spec.retries:
+                if self.expected.spent.get(task, 0) >= self.expected.allowed(outcome.report):
                     self.broken(f"task {task} is tried again although no retry is left")
-            case SpanConcluded(job, first, last, state):
+            case SpanConcluded(job, first, last, state, _, reason, end):
                 for number in range(first, last + 1):
                     self._check_unrecorded((job, number))
-                    if state is not TaskState.CANCELLED or (job, number) not in self.cancel_asked:
-                        self.broken(f"task {job}.{number} is {state} though nobody asked")
+                    if state is not TaskState.CANCELLED or not self._deserved(job, number, reason, end):
+                        self.broken(f"task {job}.{number} is {state} ({reason}) though nobody asked")
             case Reopened(job, ranges):
                 for first, last in ranges:
                     for number in range(first, last + 1):
                         state = self.expected.records.get((job, number))
-                        asked = (job, number) in self.retry_asked
+                        skipped = (job, number) in self.expected.skipped
+                        asked = (job, number) in self.retry_asked or (skipped and bool(self.retry_asked))
                         if not asked or state not in (TaskState.FAILED, TaskState.CANCELLED):
                             self.broken(f"task {job}.{number}, {state}, is reopened; asked for: {asked}")
             case JobEnded(job, _, finished, failed, cancelled):
                 self._check_job_ended(job, (finished, failed, cancelled))
+
+    def _deserved(self, job: int, number: int, reason: str, end: End) -> bool:
+        """Whether there was cause to end it without an attempt."""
+        if end is End.SKIPPED:
+            # Several may be skipped in one go, told in any order: a need may be about to be recorded.
+            self.skips_to_check.append((job, number))
+            return True
+        if reason.startswith("stopped:"):
+            failed = [t for t, s in self.expected.records.items() if t[0] == job and s is TaskState.FAILED]
+            return bool(failed)
+        return (job, number) in self.cancel_asked
 
     def _check_lease(self, machine: Machine, lease: Lease) -> None:
         if self._is_what_is_left(lease):
@@ -197,6 +288,10 @@ class Witness:
                 self.broken(f"task {task} does not exist and is offered")
             self._check_unrecorded(task)
             self._check_nobody_holds(machine, task)
+            if reason := self.expected.unmet(task):
+                self.broken(f"task {task} is offered before what it needs: {reason}")
+            if number in self.expected.held[lease.job]:
+                self.broken(f"task {task} is offered although it is held")
             self.newest = lease.id + number - lease.first
             issued = self.issued_of.setdefault(task, [])
             issued.append(self.newest)
@@ -233,8 +328,8 @@ class Witness:
         self._check_unrecorded(task)
         if outcome.state is TaskState.FAILED:
             self._check_failure(outcome)
-            left = self.expected.jobs[report.job].spec.retries - self.expected.spent.get(task, 0)
-            if left:
+            left = self.expected.allowed(report) - self.expected.spent.get(task, 0)
+            if left > 0:
                 self.broken(f"task {task} failed with {left} retries left")
             return
         truth = self.ends.get(report.attempt)
@@ -307,7 +402,7 @@ class Witness:
     def check_round(self, machine: Machine) -> None:
         """After a round no worker idles that could run what waits, and whatever waits has a reason."""
         for job in machine.jobs.values():
-            if job.id not in machine.ready:
+            if job.id not in machine.ready or job.queue.room(job.user) <= 0:
                 continue
             for worker in machine.workers.values():
                 if (
@@ -321,8 +416,12 @@ class Witness:
 
     def check_reasons(self, machine: Machine, now: float) -> None:
         for job in machine.jobs.values():
-            if len(job.ready) and not why_ready(machine, job, now):
+            told = sum(count for _, count, text in why_resting(machine, job, now) if text)
+            if told != sum(len(members) for members in job.resting):
                 self.broken(f"job {job.id} waits without a reason")
+            for task in job.waiting:
+                if not why_waiting(machine, job, task, now).removeprefix("waits for "):
+                    self.broken(f"task {job.id}.{task} waits without a reason")
             for flight in job.flights.values():
                 if not why_under_way(flight, now):
                     self.broken(f"task {job.id}.{flight.task} is under way without a word")
@@ -347,7 +446,8 @@ class Witness:
                 for first, last in self.accepted[id].ranges
                 for number in range(first, last + 1)
             )
-            if (id in machine.jobs) == over:
+            ends_now = any(isinstance(change, JobEnded) and change.job == id for change in machine.changes)
+            if (id in machine.jobs or ends_now) == over:
                 self.broken(f"job {id} {'is over and comes back' if over else 'is missing'} after a restart")
 
     def check_end(self) -> None:

@@ -9,8 +9,21 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from tercel.core.changes import Edge
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import End, JobRow, JobSpec, Needs
+from tercel.core.model import (
+    After,
+    AfterKind,
+    End,
+    JobRow,
+    JobSpec,
+    Needs,
+    OnFailure,
+    QueueRow,
+    RetryRule,
+)
 from tercel.runners.contract import Launch
 from tercel.stores.memory import MemoryStore
 
@@ -45,6 +58,10 @@ class Faults:
                 ("dark", 0.4, (5.0, 60.0)),
                 ("partition", 0.3, (10.0, 80.0)),
                 ("kill", 0.5, (3.0, 60.0)),
+                ("hold", 0.3, (3.0, 40.0)),
+                ("release", 0.3, (3.0, 20.0)),
+                ("revise", 0.2, (3.0, 40.0)),
+                ("queue", 0.3, (3.0, 30.0)),
                 ("drain", 0.25, (10.0, 60.0)),
                 ("capacity", 0.2, (5.0, 40.0)),
                 ("cancel", 0.4, (2.0, 30.0)),
@@ -78,13 +95,65 @@ class Intent:
         self.lasts_s = rng.choice(((0.001, 0.01), (0.02, 0.2), (0.02, 0.2), (0.001, 8.0), (2.0, 20.0)))
         self.fails = rng.choice((0.0, 0.0, 0.2, 0.6, 1.0))
         self.refused_by = [w.base for w in world.workers[1:] if rng.random() < 0.15]
-        self.spec = JobSpec(
+        self.owner = rng.choice(("ada", "ada", "bob"))
+        self.needs = self._draw_needs(rng, number) if world.has_graphs else []
+        self.own_edges = self._draw_edges(rng) if world.has_graphs and rng.random() < 0.3 else []
+        self.held = rng.random() < 0.1 and world.has_graphs
+        self._spec = JobSpec(
             argv=("work",),
             cpus=rng.choice((0.5, 1.0, 1.0, 1.0, 2.0)),
             mem_bytes=rng.choice((0, 0, 1, 3)),
             priority=rng.choice((0, 1000, 1000, 2000)),
             retries=rng.choice((0, 0, 1, 2)),
+            backoff_s=rng.choice((0.0, 0.0, 0.1, 3.0)),
+            retry_rules=(RetryRule(codes=(7,), retries=rng.choice((0, 3)), backoff_s=1.0),)
+            if rng.random() < 0.3
+            else (),
+            max_fails=rng.choice(("", "", "", "0", "1", "30%")),
+            on_failure=rng.choice(
+                (OnFailure.SKIP, OnFailure.SKIP, OnFailure.SKIP, OnFailure.RUN, OnFailure.STOP)
+            ),
+            queue=rng.choice(("", "", "lab")) if world.has_queues else "",
         )
+
+    def _draw_needs(self, rng: random.Random, number: int) -> list[tuple[int, AfterKind, bool, bool]]:
+        """(which earlier intent, how it must end, task by task, as edges instead)."""
+        earlier = [other for other in range(number) if rng.random() < 0.5]
+        kinds = (AfterKind.OK, AfterKind.OK, AfterKind.OK, AfterKind.ANY, AfterKind.NOTOK)
+        return [(other, rng.choice(kinds), rng.random() < 0.4, rng.random() < 0.3) for other in earlier]
+
+    def _draw_edges(self, rng: random.Random) -> list[tuple[int, int]]:
+        """Between its own tasks: each may need some of a smaller number."""
+        tasks = list(self.tasks)
+        return [(task, rng.choice(tasks[:at])) for at, task in enumerate(tasks) if at and rng.random() < 0.5]
+
+    def ready_to_submit(self, others: "list[Intent]") -> bool:
+        return all(others[other].job for other, *_ in self.needs)
+
+    def spec_among(self, others: "list[Intent]") -> JobSpec:
+        """With the ids of what it needs."""
+        after = tuple(
+            After(job=others[other].job, kind=kind, each=each and self._matches(others[other]))
+            for other, kind, each, edges in self.needs
+            if not edges
+        )
+        return msgspec.structs.replace(self._spec, after=after)
+
+    def _matches(self, other: "Intent") -> bool:
+        rest = self.tasks
+        rest.difference_update(other.tasks)
+        return not rest
+
+    def edges_among(self, others: "list[Intent]", id: int) -> tuple[Edge, ...]:
+        found = [(task, id, needed, needed) for task, needed in self.own_edges]
+        for other, _, each, edges in self.needs:
+            if edges:
+                theirs = list(others[other].tasks)
+                for at, task in enumerate(self.tasks):
+                    first = theirs[at % len(theirs)] if each else theirs[0]
+                    last = next(last for low, last in others[other].ranges if low <= first <= last)
+                    found.append((task, others[other].job, first, first if each else last))
+        return tuple(sorted(found))
 
     @property
     def tasks(self) -> IntervalSet:
@@ -92,7 +161,7 @@ class Intent:
 
     @property
     def most_work_s(self) -> float:
-        return len(self.tasks) * (self.spec.retries + 1) * self.lasts_s[1]
+        return len(self.tasks) * 4 * (self.lasts_s[1] + 12.0)
 
 
 class World:
@@ -105,6 +174,8 @@ class World:
         self.grace_s = rng.choice((2.0, 20.0, 60.0))
         self.reconnect_s = rng.choice((0.2, 5.0))
         self.chaos_s = rng.choice((20.0, 60.0, 120.0))
+        self.has_graphs = rng.random() < 0.6
+        self.has_queues = rng.random() < 0.4
         self.manager: SimManager | None = None
         self.workers = [SimWorker(self, "w0", Needs(2000, 4))]
         for number in range(1, rng.choice((1, 2, 3, 4))):
@@ -175,6 +246,13 @@ class World:
         for worker in self.workers:
             worker.start()
             worker.dial_soon()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Nothing is held or paused any more, also of what comes late."""
+        if self.manager is not None:
+            self.manager.let_go()
+        self.after(5.0, self._let_go)
 
     def _all_over(self) -> bool:
         if self.manager is None or self.manager.machine.jobs:
@@ -215,7 +293,7 @@ class World:
         """Until it is acknowledged, under the same key."""
         if intent.job:
             return
-        if self.manager is not None:
+        if self.manager is not None and intent.ready_to_submit(self.intents):
             self.manager.submit(intent)
         self.after(self.rng.uniform(1.0, 5.0), self._submit, intent)
 
@@ -276,10 +354,26 @@ class World:
                 self.after(self.rng.uniform(1.0, 60.0), self._end_drain, worker)
             case "capacity" if worker is not self.workers[0]:
                 worker.change_capacity(Needs(self.rng.choice((500, 1000, 3000)), self.rng.choice((0, 2, 8))))
-            case "cancel" | "retry":
+            case "cancel" | "retry" | "hold" | "release":
                 chosen = self._some_tasks()
                 if chosen is not None and self.manager is not None:
-                    (self.manager.cancel if kind == "cancel" else self.manager.retry)(*chosen)
+                    getattr(self.manager, kind)(*chosen)
+            case "revise":
+                chosen = self._some_tasks()
+                if chosen is not None and self.manager is not None:
+                    wishes = {"priority": self.rng.choice((0, 1000)), "mem_bytes": self.rng.choice((0, 2))}
+                    self.manager.revise(chosen[0], wishes)
+            case "queue" if self.has_queues and self.manager is not None:
+                self.manager.set_queue(
+                    QueueRow(
+                        name=self.rng.choice(("lab", "ada")),
+                        weight=self.rng.choice((0.5, 1.0, 3.0)),
+                        max_running=self.rng.choice((0, 0, 1, 3)),
+                        max_queued=self.rng.choice((0, 0, 1, 5)),
+                        user_max=self.rng.choice((0, 0, 1)),
+                        paused=self.rng.choice(("", "", "", "paused by ada")),
+                    )
+                )
 
     def _end_drain(self, worker: SimWorker) -> None:
         if worker.up and worker.agent.draining:

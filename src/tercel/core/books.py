@@ -164,7 +164,7 @@ class Books:
             if worker.since == stray.gave_way_at and not worker.online and not worker.given_up:
                 self._promote(stray, worker)
                 return
-        job.ready.add(task)
+        job.rest(task)
 
     def _promote(self, stray: Flight, worker: Worker) -> None:
         """A stray is the attempt that counts again."""
@@ -337,6 +337,7 @@ class Books:
         self._leave(job)
         for worker in job.refused_by:
             self._refusals[worker].discard(job.id)
+        job.refused_by.clear()
         if job.row.ended_at is None:
             counts = len(job.finished), len(job.failed), len(job.cancelled)
             self.changes.append(JobEnded(job.id, now, *counts))
@@ -357,7 +358,7 @@ class Books:
             flow.discard(job.id)
             if not flow:
                 del self.flows[job.row.flow]
-        for needed in graph.detach(job):
+        for needed in graph.detach(job, self.find):
             if (other := self.find(needed)) is not None:
                 other.dependents.pop(job.id, None)
                 self._forget_past(needed)

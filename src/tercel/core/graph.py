@@ -168,28 +168,62 @@ def why_broken(needed: Job, unsuccessful: IntervalSet, need: Need) -> str:
     return f"{needed.id}.{first}, which {how}{others}"
 
 
-def detach(job: Job) -> set[int]:
+def detach(job: Job, find: Find) -> set[int]:
     """The job has ended: nobody needs to tell it anything any more. Returns which jobs it had to do with."""
-    needed = {after.job for after in job.row.spec.after} | {edge[1] for edge in job.edges}
     for need in job.after:
         need.needed.watchers.remove(need)
     job.after.clear()
-    job.unmet.clear()
+    if job.unmet:
+        _remove_arrows(job, find)
+        job.unmet.clear()
+    needed = {after.job for after in job.row.spec.after} | {edge[1] for edge in job.edges}
     needed.discard(job.id)
     return needed
 
 
-def broken(job: Job, tasks: IntervalSet, find: Find) -> list[tuple[IntervalSet, str]]:
-    """Those of the tasks that need something which will not end as it should, and what that is."""
+def _remove_arrows(job: Job, find: Find) -> None:
+    """Each list of them once, however many point to this job."""
+    spans: dict[int, IntervalSet] = {}
+    for _, other, first, last in job.edges:
+        spans.setdefault(other, IntervalSet()).add_range(first, last)
+    for other, numbers in spans.items():
+        if (needed := find(other)) is not None:
+            for number in numbers:
+                if (arrows := needed.arrows.get(number)) is not None:
+                    arrows[:] = [arrow for arrow in arrows if arrow[0] is not job]
+
+
+def hopeless(job: Job, tasks: IntervalSet, find: Find) -> IntervalSet:
+    """Those that could not run if all these were retried together: what they need is not among them."""
+    again, lost = tasks.copy(), IntervalSet()
+    while True:
+        more = IntervalSet()
+        for behind, _ in broken(job, again, find, again):
+            more.update(behind)
+        if not more:
+            return lost
+        lost.update(more)
+        again.difference_update(more)
+
+
+def broken(
+    job: Job, tasks: IntervalSet, find: Find, retried: IntervalSet | None = None
+) -> list[tuple[IntervalSet, str]]:
+    """Those of the tasks that need something which will not end as it should, and what that is.
+
+    Tasks of this same job that are `retried` may still end as they should.
+    """
     found: list[tuple[IntervalSet, str]] = []
-    for need in job.after:
-        unsuccessful = need.needed.failed.copy()
-        unsuccessful.update(need.needed.cancelled)
-        culprits = need.left.intersection(unsuccessful)
-        if culprits and need.kind is AfterKind.OK:
-            behind = culprits.intersection(tasks) if need.after.each else tasks.copy()
-            if behind:
-                found.append((behind, why_broken(need.needed, unsuccessful, need)))
+    for after in job.row.spec.after:
+        needed = find(after.job)
+        if needed is None:
+            continue  # it ended as it should, and was forgotten
+        need = Need(after, job, needed)
+        unsuccessful = needed.failed.copy()
+        unsuccessful.update(needed.cancelled)
+        _, behind = need.hear(needed.finished, unsuccessful)
+        if behind := behind.intersection(tasks):
+            found.append((behind, why_broken(needed, unsuccessful, need)))
     for task, other, first, last in edges_of(job, tasks) if job.edges else ():
         needed = find(other)
         if needed is None or needed.row.spec.on_failure is OnFailure.RUN:
@@ -197,6 +231,8 @@ def broken(job: Job, tasks: IntervalSet, find: Find) -> list[tuple[IntervalSet, 
         span = IntervalSet([(first, last)])
         culprits = span.intersection(needed.failed)
         culprits.update(span.intersection(needed.cancelled))
+        if needed is job and retried is not None:
+            culprits.difference_update(retried)
         if culprits:
             reason = f"{other}.{culprits.first()}, which has not finished"
             found.append((IntervalSet([(task, task)]), reason))

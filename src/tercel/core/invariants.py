@@ -105,7 +105,7 @@ def _needs(machine: Machine, job: Job) -> list[str]:
         due = job.delayed.get(task)
         if due is None and task not in job.unmet and not any(need.waits(task) for need in job.after):
             found.append(f"task {job.id}.{task}: waits for nothing")
-    for task in job.ready if job.after or job.unmet else ():
-        if task in job.unmet or any(need.waits(task) for need in job.after):
+    for task in job.unmet:
+        if task in job.ready:
             found.append(f"task {job.id}.{task}: is ready before what it needs")
     return found

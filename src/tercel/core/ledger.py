@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tercel.core.changes import Edge
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import JobRow, Lease, Needs, OnFailure, WorkerInfo, WorkerState
-from tercel.core.shares import Account, Queue
+from tercel.core.shares import UNLIMITED, Account, Queue
 from tercel.core.states import TaskState
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class Job:
         "failures",
         "finished",
         "flights",
+        "held",
         "interruptions",
         "mean_wall_s",
         "most_fails",
@@ -145,7 +146,10 @@ class Job:
         self.most_fails = row.spec.most_fails(row.task_count)
         self.ready = IntervalSet(row.ranges)
         self.waiting = IntervalSet()
+        self.held = IntervalSet(row.held)
+        """Of these nothing is to be started: ..."""
         self.paused = IntervalSet()
+        """... those of them that are not under way."""
         self.flights: dict[int, Flight] = {}
         self.running = 0
         """How many of `flights` are known to run."""
@@ -209,7 +213,7 @@ class Job:
     @property
     def cap_room(self) -> int:
         """How many more may be under way by the job's own limit."""
-        return self.row.max_running - len(self.flights) if self.row.max_running else len(self.ready)
+        return self.row.max_running - len(self.flights) if self.row.max_running else UNLIMITED
 
     def state_of(self, task: int) -> TaskState | None:
         """None if the job has no such task."""
@@ -238,6 +242,10 @@ class Job:
     def resting(self) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
         """Tasks that are neither under way nor ended."""
         return self.ready, self.waiting, self.paused
+
+    def rest(self, task: int) -> None:
+        """Nobody has it any more, and it has not ended."""
+        (self.paused if self.held and task in self.held else self.ready).add(task)
 
     def take_out(self, task: int) -> None:
         """Out of whichever set it rests in."""

@@ -96,8 +96,7 @@ class Machine(Joining):
         for state in states:
             if next_state(state, TaskEvent.RETRY) is TaskState.READY:
                 again.update(job.ended_in(state).intersection(tasks))
-        for broken in self._hopeless(job, again):
-            again.difference_update(broken)
+        again.difference_update(self._hopeless(job, again))
         if again:
             if job.row.ended_at is not None:
                 self.changes.append(JobResumed(job.id))
@@ -256,7 +255,7 @@ class Machine(Joining):
         self._supersede(flight, again=after is not TaskState.FINISHED)
         if event is TaskEvent.TRY_AGAIN:
             self.changes.append(AttemptSpent(Outcome(TaskState.FAILED, worker.id, now, report)))
-            self._try_again(job, task, report, after, now)
+            self._try_again(job, task, report, now)
             return False
         outcome = Outcome(after, worker.id, now, report)
         job.ended_in(after).add(task)
@@ -275,13 +274,12 @@ class Machine(Joining):
             return TaskEvent.TRY_AGAIN
         return TaskEvent.FAIL
 
-    def _try_again(self, job: Job, task: int, report: Report, after: TaskState, now: float) -> None:
+    def _try_again(self, job: Job, task: int, report: Report, now: float) -> None:
         spent = job.failures.get(task, 0)
         job.failures[task] = spent + 1
-        if after is TaskState.PAUSED:
-            job.paused.add(task)
-            return
-        job.ready.add(task)
+        job.rest(task)
+        if task not in job.ready:
+            return  # it is held
         _, backoff_s = _retry_rule(job.row.spec, report)
         if backoff_s:
             self._delay(job, task, now + min(backoff_s * 2.0 ** min(spent, 64), MAX_BACKOFF_S))

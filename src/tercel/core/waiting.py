@@ -30,14 +30,18 @@ class Waiting(Books):
             self._attach(job, now)
 
     def _attach(self, job: Job, now: float) -> None:
-        """Find out which of its resting tasks wait for something, or are held."""
-        resting = job.ready.copy()
-        found = graph.attach(job, job.edges, resting, self.find)
+        """Find out which of its resting tasks wait for something, or are held.
+
+        What it needs is watched for the ended ones too, unless they finished: they may be retried.
+        """
+        watched = _unfinished(job)
+        # What is under way has had all it needs, whatever became of that since.
+        watched.difference_update(IntervalSet((task, task) for task in sorted(job.flights)))
+        found = graph.attach(job, job.edges, watched, self.find)
         _move(job.ready, job.waiting, found.waiting)
-        if job.row.held:
-            held = IntervalSet(job.row.held)
-            _move(job.ready, job.paused, held)
-            _move(job.waiting, job.paused, held)
+        if job.held:
+            _move(job.ready, job.paused, job.held)
+            _move(job.waiting, job.paused, job.held)
         self._skip_all(job, found.broken, now)
         self._settle_or_end(job, now)
 
@@ -174,20 +178,24 @@ class Waiting(Books):
                 _move(members, job.paused, tasks)
         for task in members_among(job.delayed, held):
             del job.delayed[task]
+        held.update(IntervalSet((task, task) for task in members_among(job.flights, tasks)))
+        held.difference_update(job.held)
+        job.held.update(held)
         if held:
             self.revise(job, job.row.spec)
         return len(held)
 
     def on_release(self, job: Job, tasks: IntervalSet, now: float) -> int:
         """Returns how many of them were held."""
-        free = job.paused.intersection(tasks)
+        free = job.held.intersection(tasks)
         if not free or next_state(TaskState.PAUSED, TaskEvent.RELEASE) is not TaskState.READY:
             return 0
-        count = len(free)
-        _move(job.paused, job.ready, free)
+        job.held.difference_update(free)
+        resting = job.paused.intersection(free)
+        _move(job.paused, job.ready, resting)
         self.revise(job, job.row.spec)
-        self._wait_again(job, free, now)
-        return count
+        self._wait_again(job, resting, now)
+        return len(free)
 
     def _wait_again(self, job: Job, tasks: IntervalSet, now: float) -> None:
         """Ready tasks that may have unmet needs: those wait, or are skipped."""
@@ -198,7 +206,7 @@ class Waiting(Books):
 
     def revise(self, job: Job, spec: JobSpec) -> None:
         """What it asks for, or which of it is held, is another by now. Its place in line may be, too."""
-        held = tuple(job.paused.ranges())
+        held = tuple(job.held.ranges())
         self.ready.drop(job)
         job.row = msgspec.structs.replace(job.row, spec=spec, held=held)
         job.needs = spec.needs
@@ -209,13 +217,11 @@ class Waiting(Books):
 
     # -- retried, and so are those behind it --------------------------------------------------------------
 
-    def _hopeless(self, job: Job, tasks: IntervalSet) -> list[IntervalSet]:
+    def _hopeless(self, job: Job, tasks: IntervalSet) -> IntervalSet:
         """Those of its ended tasks that need something which has not ended as it should."""
         if job.row.ended_at is not None:  # its needs are not watched any more
-            broken = graph.attach(job, job.edges, tasks, self.find).broken
-        else:
-            broken = graph.broken(job, tasks, self.find)
-        return [behind for behind, _ in broken]
+            graph.attach(job, job.edges, _unfinished(job), self.find)
+        return graph.hopeless(job, tasks, self.find)
 
     def _revive_behind(self, job: Job, tasks: IntervalSet, now: float) -> None:
         """Tasks run again that others needed: what was skipped because of them waits again, and so on."""
@@ -248,6 +254,9 @@ class Waiting(Books):
         job.ready.update(tasks)
         self.changes.append(Reopened(job.id, tuple(tasks.ranges())))
         self.effects.append(Progressed(job.id, [], []))
+        if job.held.intersection(tasks):
+            job.held.difference_update(tasks)
+            self.revise(job, job.row.spec)
 
 
 class _Skips:
@@ -272,6 +281,12 @@ class _Skips:
 
     def all(self) -> "list[tuple[Job, IntervalSet, str]]":
         return [(job, tasks, why) for (_, why), (job, tasks) in self._all.items()]
+
+
+def _unfinished(job: Job) -> IntervalSet:
+    tasks = IntervalSet(job.row.ranges)
+    tasks.difference_update(job.finished)
+    return tasks
 
 
 def _move(source: IntervalSet, target: IntervalSet, tasks: IntervalSet) -> None:

@@ -1,4 +1,8 @@
-"""A job by its number, as its owner may see it."""
+"""A job by its number: as its owner may see it, and as the machine must know it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from tercel.core.errors import NotFound, PassingFault
 from tercel.core.model import JobRow
@@ -31,3 +35,23 @@ async def standing(manager: Manager, who: Identity, id: int, field: str = "job")
         if id in manager.machine.jobs or row.ended_at is not None:
             return row
     raise PassingFault(f"how job {id} stands is being saved: ask again. {manager.trouble}".strip())
+
+
+@asynccontextmanager
+async def pinned(manager: Manager, needed: set[int]) -> AsyncIterator[None]:
+    """The machine knows these jobs, ended ones too, and does not forget them meanwhile."""
+    machine = manager.machine
+    for id in needed:
+        machine.pin(id)
+    try:
+        for id in sorted(needed):
+            if machine.find(id) is None:
+                # It ended before it was pinned: once that is durable, the store knows all there is to know.
+                await manager.settled()
+                live = await asyncio.to_thread(manager.store.live, id)
+                if live is not None:
+                    machine.remember(live)
+        yield
+    finally:
+        for id in needed:
+            machine.unpin(id)

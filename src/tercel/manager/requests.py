@@ -3,10 +3,10 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 
 import msgspec
 
-from tercel.core.changes import LiveJob
 from tercel.core.commands import check_numbers
 from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.core.intervals import IntervalSet
@@ -14,7 +14,7 @@ from tercel.core.ledger import Job
 from tercel.core.model import JobRow, JobSpec
 from tercel.core.selectors import Selector, parse_selector
 from tercel.manager.access import Identity
-from tercel.manager.finding import find_job, standing
+from tercel.manager.finding import find_job, pinned, standing
 from tercel.manager.service import Manager
 from tercel.stores.contract import needed_by
 from tercel.wire.api import Retry, Revision, Selection
@@ -59,21 +59,19 @@ async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
     async with manager.reopening:
         async for id, tasks in _in_turns(sorted(chosen, key=lambda one: one[0])):
             row = await standing(manager, who, id, "select")
-            job = manager.machine.jobs.get(id)
-            if job is None:
-                if tasks is None and row.failed == 0 and not asked.all:
-                    continue
-                job = await _reopen(manager, id)
-            if tasks is not None:
-                wanted = tasks
-            else:
-                wanted = IntervalSet(job.row.ranges) if asked.all else job.failed.copy()
-            more = manager.machine.on_retry(job, wanted, manager.clock(), finished_too=asked.all)
-            if more:
-                retried.append(id)
-                count += more
-                if (spec := _revised(job.row.spec, wish)) != job.row.spec:
-                    manager.revise(job, spec)
+            if id not in manager.machine.jobs and tasks is None and row.failed == 0 and not asked.all:
+                continue
+            async with _reopened(manager, id) as job:
+                if tasks is not None:
+                    wanted = tasks
+                else:
+                    wanted = IntervalSet(job.row.ranges) if asked.all else job.failed.copy()
+                more = manager.machine.on_retry(job, wanted, manager.clock(), finished_too=asked.all)
+                if more:
+                    retried.append(id)
+                    count += more
+                    if (spec := _revised(job.row.spec, wish)) != job.row.spec:
+                        manager.revise(job, spec)
         await _revive(manager, retried)
     await _saved(manager)
     return count
@@ -88,11 +86,8 @@ async def _revive(manager: Manager, retried: Iterable[int]) -> None:
                 continue
             seen.add(id)
             if id not in manager.machine.jobs:
-                live = await asyncio.to_thread(manager.store.live, id)
-                if live is None or not live.skipped or id in manager.machine.jobs:
-                    continue
-                job = await _reopen(manager, id)
-                manager.machine.on_retry(job, job.skipped.copy(), manager.clock())
+                async with _reopened(manager, id) as job:
+                    manager.machine.on_retry(job, job.skipped.copy(), manager.clock())
             todo.append(id)
 
 
@@ -161,21 +156,20 @@ async def _saved(manager: Manager) -> None:
         raise PassingFault(f"this is done as soon as it can be saved, which it cannot now: {manager.trouble}")
 
 
-async def _reopen(manager: Manager, id: int) -> Job:
-    """A job that has ended, as the machine would know it. Nothing of it is kept if nothing is retried."""
-    live = await asyncio.to_thread(manager.store.live, id)
-    assert live is not None
-    await _remember_needs(manager, live)
-    return manager.machine.restore(live)
+@asynccontextmanager
+async def _reopened(manager: Manager, id: int) -> AsyncIterator[Job]:
+    """A job, also one that has ended, as the machine knows it. Nothing of that is kept if nothing is retried.
 
-
-async def _remember_needs(manager: Manager, live: LiveJob) -> None:
-    """What it once waited for: whether that has ended as it should decides what may run again."""
-    for needed in sorted(needed_by(live)):
-        if manager.machine.find(needed) is None:
-            past = await asyncio.to_thread(manager.store.live, needed)
-            if past is not None:
-                manager.machine.remember(past)
+    What it once waited for is known as well: whether that has ended as it should decides what may run again.
+    """
+    if (job := manager.machine.jobs.get(id)) is None:
+        await manager.settled()
+        live = await asyncio.to_thread(manager.store.live, id)
+        assert live is not None
+        async with pinned(manager, needed_by(live)):
+            yield manager.machine.jobs.get(id) or manager.machine.restore(live)
+    else:
+        yield job
 
 
 async def drain(manager: Manager, worker: str) -> int:

@@ -5,8 +5,7 @@ pinned until it is known to the machine, so that it is not forgotten in between.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 import msgspec
 
@@ -17,7 +16,7 @@ from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import After, JobRow, JobSpec, Role
 from tercel.core.rules import check_rules, edges_of
 from tercel.manager.access import Identity
-from tercel.manager.finding import find_job
+from tercel.manager.finding import find_job, pinned
 from tercel.manager.service import Manager
 from tercel.manager.values import missing, named
 from tercel.wire.api import Flow, FlowSubmitted, Submission, Submitted
@@ -237,7 +236,7 @@ async def _add(manager: Manager, who: Identity, drafts: list[_Draft]) -> list[Jo
         for draft, id in zip(drafts, ids, strict=True)
     ]
     needed = {need for one in added for need in _needs_of(one)} - set(ids)
-    async with _pinned(manager, needed):
+    async with pinned(manager, needed):
         await manager.add(added)
     return [one.job for one in added]
 
@@ -272,26 +271,6 @@ def _spec_of(submission: Submission, ids: list[int]) -> JobSpec:
         for after in submission.after
     )
     return JobSpec(**fields)
-
-
-@asynccontextmanager
-async def _pinned(manager: Manager, needed: set[int]) -> AsyncIterator[None]:
-    """The machine knows these jobs, and does not forget them."""
-    machine = manager.machine
-    for id in needed:
-        machine.pin(id)
-    try:
-        for id in sorted(needed):
-            if machine.find(id) is None:
-                # It has ended; if that is on its way to the disk, the machine knows it still, being pinned.
-                await manager.settled()
-                live = await asyncio.to_thread(manager.store.live, id)
-                if live is not None:
-                    machine.remember(live)
-        yield
-    finally:
-        for id in needed:
-            machine.unpin(id)
 
 
 def _submitted(row: JobRow, repeated: bool = False) -> Submitted:

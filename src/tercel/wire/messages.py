@@ -24,7 +24,7 @@ import msgspec
 from tercel.core.model import Call, Needs, Program, Report, WorkerInfo, WorkerState
 from tercel.core.model import Held as Held
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Changed only when an older peer could not understand; peers of another number are refused."""
 
 MAX_FRAME_BYTES = 16 * 2**20
