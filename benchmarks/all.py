@@ -14,6 +14,7 @@ NAMES = (
     "growth",
     "restart",
     "many_workers",
+    "functions",
 )
 
 for name in NAMES:
