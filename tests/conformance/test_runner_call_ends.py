@@ -76,6 +76,8 @@ async def test_crash_takes_one_call_and_no_other(runner: SpawnerPool, recorder: 
     assert report.note == "its interpreter ended by SIGSEGV"
     assert report.started_at > 0
     assert text(report.out) == "last words\n"
+    assert "Segmentation fault" in text(report.err)
+    assert "in crash" in text(report.err)
     await _others_go_on(runner, recorder, *range(10, 40))
     assert recorder.order == [*range(10, 30), 1, *range(30, 40)]
 
@@ -273,6 +275,31 @@ async def test_kills_among_many_short_calls_hit_only_those_they_are_meant_for(
         assert recorder.reports[at].end is End.EXITED or (meant and recorder.reports[at].end is End.CANCELLED)
 
 
+async def test_kill_of_the_running_one_in_a_stream_of_short_calls_never_meets_the_next(
+    runner: SpawnerPool, recorder: Recorder
+) -> None:
+    def spin(at: int) -> int:
+        end = time.perf_counter() + 0.0001
+        while time.perf_counter() < end:
+            pass
+        return 2 * at
+
+    made = function_of(spin)
+    killed: set[int] = set()
+    for turn in range(15):
+        attempts = range(1000 * turn, 1000 * turn + 300)
+        runner.launch([call(made, at, attempt=at) for at in attempts])
+        await recorder.report(attempts[5])
+        process = runner._lanes[0, True]._process  # type: ignore[union-attr]
+        assert process is not None
+        killed.add(process.board.standing().attempt)
+        runner.kill([max(killed)])
+        await recorder.until(lambda attempts=attempts: recorder.reports.keys() >= set(attempts))  # type: ignore[misc]
+    for attempt, report in recorder.reports.items():
+        assert report.end is End.EXITED or (attempt in killed and report.end is End.CANCELLED)
+        assert report.end is End.CANCELLED or value(runner, report) == 2 * attempt
+
+
 # -- withdrawing, following, announcing -------------------------------------------------------------------
 
 
@@ -405,6 +432,25 @@ async def test_interpreter_that_cannot_start_interrupts(
             assert "its interpreter was lost" in report.note
     await run(runner, recorder, call(double, 4, attempt=4))
     await _others_go_on(runner, recorder, 4)
+
+
+async def test_interpreter_that_cannot_start_for_the_jobs_variables_tells_its_last_words(
+    runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
+    report = await run(runner, recorder, call(double, 1, env={"PYTHONHOME": "/no/such/place"}))
+    assert report.end is End.INTERRUPTED
+    assert "its interpreter was lost: " in report.note
+
+
+async def test_variables_that_no_process_can_be_given_fail_only_their_job(
+    runner: SpawnerPool, recorder: Recorder
+) -> None:
+    runner.launch([call(double, 1, env={"X": "a\0b"}), call(double, 2, attempt=2)])
+    report = await recorder.report(1)
+    assert (report.end, report.code) == (End.EXITED, 126)
+    assert "null byte" in report.note
+    await _others_go_on(runner, recorder, 2)
 
 
 async def test_interpreter_that_has_grown_is_replaced_between_calls(

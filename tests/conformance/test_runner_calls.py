@@ -100,6 +100,17 @@ async def test_a_large_value_waits_in_pieces(
     assert list((tmp_path / "worker" / "outputs").iterdir()) == []
 
 
+async def test_a_large_value_outlives_the_runner(tmp_path: Path, recorder: Recorder) -> None:
+    first, second = (SpawnerPool(tmp_path / "worker", "node-7") for _ in range(2))
+    await first.start(recorder)
+    report = await run(first, recorder, call(bytes, 100_000))
+    await first.stop()
+    await second.start(Recorder())
+    assert second.kept() == {1}
+    assert value(second, report) == bytes(100_000)
+    await second.stop()
+
+
 async def test_a_value_there_is_no_room_for_is_the_nodes_fault(
     runner: SpawnerPool, recorder: Recorder, tmp_path: Path
 ) -> None:
@@ -397,7 +408,7 @@ async def test_forked_child_that_comes_back_from_the_call_is_not_the_interpreter
         os.waitpid(child, 0)
         return "from the parent"
 
-    runner.launch([call(fork), call(fork_and_raise, attempt=2), call(double, 1, attempt=3)])
+    runner.launch([call(fork), call(double, 1, attempt=3), call(fork_and_raise, attempt=2)])
     report = await recorder.report(1)
     assert value(runner, report) == "from the parent"
     assert text(report.out) == "child\n"

@@ -98,8 +98,8 @@ class Board:
         return _message(bytes(self._rows[: self._size]), self._count)
 
     def sent(self) -> None:
-        self._numbers[_ROUND] += 1  # first: whoever is reading must notice
         self._numbers[_FILLED] = self._size = self._count = 0
+        self._numbers[_ROUND] += 1  # before the next row: whoever was reading must notice
 
     @property
     def bar(self) -> int:

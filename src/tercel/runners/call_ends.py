@@ -35,6 +35,12 @@ def refused(launch: Launch, node: str) -> Report:
     return unbegun(launch, End.REFUSED, note, time.time())
 
 
+def unstartable(launch: Launch, why: str) -> Report:
+    """No process can be given what this job asks for; the code is a shell's for what cannot be executed."""
+    ids = (launch.job, launch.task, launch.attempt)
+    return Report(*ids, End.EXITED, 126, time.time(), 0.0, 0.0, 0, f"no interpreter can be started: {why}")
+
+
 def unbegun(launch: Launch, end: End, note: str, started_at: float) -> Report:
     return Report(launch.job, launch.task, launch.attempt, end, 0, started_at, 0.0, 0.0, 0, note)
 

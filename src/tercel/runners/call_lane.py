@@ -19,7 +19,7 @@ import msgspec
 
 from tercel.core.model import End, Program, Report
 from tercel.runners.board import NOBODY
-from tercel.runners.call_ends import Ending, died, is_of_this_python, refused, unbegun
+from tercel.runners.call_ends import Ending, died, is_of_this_python, refused, unbegun, unstartable
 from tercel.runners.call_process import InterpreterProcess, Left
 from tercel.runners.channel import Message
 from tercel.runners.contract import Launch, Listener
@@ -150,6 +150,9 @@ class CallLane:
         except OSError as error:
             self._loop.call_soon(self._give_up, f"no interpreter can be started: {error}")
             return False
+        except ValueError as error:  # a NUL among its variables, say
+            self._loop.call_soon(self._fail, _kind(program), str(error))
+            return False
         self._kind = _kind(program)
         self._proven = False
         self._job = None
@@ -157,7 +160,14 @@ class CallLane:
 
     def _give_up(self, why: str) -> None:
         if reports := self.interrupted(why):
-            self._on_ended(reports)
+            self._tell(reports)
+
+    def _fail(self, kind: object, why: str) -> None:
+        failed = [launch for launch in self._waiting if _kind(launch.program) == kind]
+        self._waiting = deque(launch for launch in self._waiting if _kind(launch.program) != kind)
+        if failed:
+            self._tell([unstartable(launch, why) for launch in failed])
+        self._feed()
 
     def _limit_of(self, attempt: int) -> int:
         launch = self._given.get(attempt)
@@ -186,7 +196,7 @@ class CallLane:
                 self._process.send([("go", bar)])
         if dropped:
             reports = [unbegun(launch, end, note, started_at) for launch in dropped]
-            self._loop.call_soon(self._on_ended, reports)
+            self._loop.call_soon(self._tell, reports)
         return begun
 
     def _end(self, launch: Launch, end: End) -> None:
@@ -267,7 +277,7 @@ class CallLane:
         if self.lost:
             self._on_gone(self)
         elif hopeless:
-            self._give_up("its interpreter was lost")
+            self._give_up(": ".join(filter(None, ["its interpreter was lost", left.last_words])))
         else:
             self._feed()
 

@@ -35,6 +35,7 @@ from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from tercel.runners.interpreter import main; main()"
 _STRAYS_PATIENCE_S = 5.0
 _SWEEP_S = 2.0
+_WORDS_BYTES = 300
 _PUNCH_HOLE = 1 | 2
 """FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE."""
 
@@ -54,10 +55,12 @@ class Left(msgspec.Struct, frozen=True):
     out: Output | None
     err: Output | None
     notes: list[str]
+    last_words: str
+    """The last line on its stderr, if it did not die in a call: why it could not go on."""
 
 
 class InterpreterProcess:
-    """Raises OSError when no process can be started."""
+    """Raises OSError when no process can be started, ValueError when none can be given such variables or paths."""
 
     def __init__(
         self,
@@ -72,7 +75,6 @@ class InterpreterProcess:
         self.gone = False
         """It does nothing more; `on_gone` follows."""
         self.leaving = False
-        self._directories = directories
         self._words = _words(directories, node)
         self._config = Config(*self._words)
         self._on_reports = on_reports
@@ -81,27 +83,27 @@ class InterpreterProcess:
         self._loop = asyncio.get_running_loop()
         self._open: list[int] = []
         """The board's descriptor, and those of the files that take its outputs."""
-        try:
-            self._start(program)
-        except OSError:
-            self._close()
-            raise
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._start(theirs.fileno(), program)
+            except (OSError, ValueError):
+                self._close()
+                raise
         self.board = Board(self._open[0])
         self._channel = Channel(self._socket.fileno())
         self._loop.add_reader(self._socket, self._on_readable)
         # A daemon thread: one that waits forever (the interpreter hangs in the kernel) must not keep the worker alive.
         threading.Thread(target=self._await_end, daemon=True).start()
 
-    def _start(self, program: Program) -> None:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            self._open.append(new_board())
-            for name in outputs.STREAMS:
-                self._open.append(os.memfd_create(f"tercel-{name}", os.MFD_CLOEXEC))
-                fcntl(self._open[-1], F_SETFL, os.O_APPEND)
-            board, *files = self._open
-            self._process = _start_interpreter(theirs.fileno(), board, files, self._words, program)
-            limit_files(self._process.pid)
+    def _start(self, channel: int, program: Program) -> None:
+        self._open.append(new_board())
+        for name in outputs.STREAMS:
+            self._open.append(os.memfd_create(f"tercel-{name}", os.MFD_CLOEXEC))
+            fcntl(self._open[-1], F_SETFL, os.O_APPEND)
+        board, *files = self._open
+        self._process = _start_interpreter(channel, board, files, self._words, program)
+        limit_files(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -167,29 +169,38 @@ class InterpreterProcess:
 
     def _await_end(self) -> None:
         """In a thread. It is not reaped here, so that nobody signals a number that is another process's by then."""
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        directory = self._directories.lane
-        marker = b"TERCEL_SANDBOX=" + os.fsencode(directory) + b"/"
-        trees.kill_strays(marker, {self.pid}, _STRAYS_PATIENCE_S)
+        with suppress(ChildProcessError):  # where SIGCHLD is ignored, the kernel has reaped it
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         left = self._inherit()
-        sweeper = Sweeper(self._config.trash, os.fsencode(directory.name))
-        with suppress(OSError):  # it was never used, or something is mounted there
-            sweeper.take(self._config.lane)
-        sweeper.sweep(_SWEEP_S)
-        with suppress(RuntimeError):  # the loop was closed without waiting for us
-            self._loop.call_soon_threadsafe(self._bury, left)
+        try:
+            marker = b"TERCEL_SANDBOX=" + self._config.lane + b"/"
+            trees.kill_strays(marker, {self.pid}, _STRAYS_PATIENCE_S)
+            if left.attempt != NOBODY:
+                left = self._with_outputs(left)
+            self._sweep()
+        finally:
+            with suppress(RuntimeError):  # the loop was closed without waiting for us
+                self._loop.call_soon_threadsafe(self._bury, left)
 
     def _inherit(self) -> Left:
-        standing, reports = self.board.standing(), _reports(self.board.reports())
-        attempt = standing.attempt
-        if not standing.running or any(report.attempt == attempt for report in reports):
-            return Left(NOBODY, 0.0, 0, reports, None, None, [])
-        files = tuple(self._open[1:])
-        for path in outputs.paths_of(self._config.outputs, attempt):
+        (attempt, since, running), reports = self.board.standing(), _reports(self.board.reports())
+        died_in_it = running and all(report.attempt != attempt for report in reports)
+        words = "" if died_in_it else _last_line(self._open[2])
+        return Left(attempt if died_in_it else NOBODY, since, 0, reports, None, None, [], words)
+
+    def _with_outputs(self, left: Left) -> Left:
+        for path in outputs.paths_of(self._config.outputs, left.attempt):
             outputs.remove(path + b".part")  # it may have died while it wrote that
-        rows, notes = settle_written(files, self._config, attempt, self._limit_of(attempt))
-        out, err = msgspec.convert(rows, tuple[Output | None, Output | None])
-        return Left(attempt, standing.since, 0, reports, out, err, notes)
+        out, err = self._open[1:]
+        rows, notes = settle_written((out, err), self._config, left.attempt, self._limit_of(left.attempt))
+        kept = msgspec.convert(rows, tuple[Output | None, Output | None])
+        return msgspec.structs.replace(left, out=kept[0], err=kept[1], notes=notes)
+
+    def _sweep(self) -> None:
+        sweeper = Sweeper(self._config.trash, os.path.basename(self._config.lane))  # noqa: PTH119
+        with suppress(OSError):  # it was never used, or something is mounted there: the next start sees to it
+            sweeper.take(self._config.lane)
+        sweeper.sweep(_SWEEP_S)
 
     def _bury(self, left: Left) -> None:
         if self.gone:
@@ -199,6 +210,7 @@ class InterpreterProcess:
         self._loop.remove_writer(self._socket)
         reports = _reports(self._channel.receive_rest()) + left.reports
         left = msgspec.structs.replace(left, status=self._process.wait(), reports=reports)
+        self.board.close()
         self._close()
         self._on_gone(self, left)
 
@@ -206,6 +218,13 @@ class InterpreterProcess:
         self._socket.close()
         for fd in self._open:
             os.close(fd)
+
+
+def _last_line(fd: int) -> str:
+    size = os.lseek(fd, 0, os.SEEK_END)
+    lines = os.pread(fd, _WORDS_BYTES, max(0, size - _WORDS_BYTES)).decode(errors="replace").split("\n")
+    line = next((line for line in reversed(lines) if line.strip()), "")
+    return "".join(character for character in line if character.isprintable())
 
 
 def _reports(messages: list[Message]) -> list[Report]:

@@ -38,7 +38,7 @@ class Listener(Protocol):
         """These have been running for a moment. Attempts that end at once may never be announced."""
 
     def ended(self, reports: list[Report]) -> None:
-        """Outputs beyond the inline limit wait in the runner: see `Runner.segments`."""
+        """Outputs and values beyond the inline limit wait in the runner: see `Runner.segments`."""
 
     def tail(self, attempt: int, stream: str, offset: int, data: bytes) -> None:
         """Live output, in order, of an attempt that is followed."""
@@ -59,7 +59,7 @@ class Runner(Protocol):
         """Begin or stop telling the listener this attempt's output, from its beginning or what is kept of it."""
 
     def segments(self, attempt: int, stream: str) -> Iterable[bytes]:
-        """The compressed pieces (zlib) of a large output of an ended attempt, read as they are asked for.
+        """The compressed pieces (zlib) of a large output (out, err) or value of an ended attempt, read as they are asked for.
 
         Fewer than the report says, or none, if they are no longer there.
         """

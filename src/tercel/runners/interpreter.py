@@ -28,7 +28,7 @@ from tercel.runners.channel import Channel
 from tercel.runners.reports import Config
 from tercel.runners.surroundings import Misplaced, Surroundings
 
-WAIT_S = 0.008
+WAIT_S = 0.016
 """How long a report may wait for others while there is more to do, and how long between two looks at the channel."""
 MOST = 128
 """Of them; fewer than wait in a lane ahead, so that it never runs dry before it hears again."""
@@ -153,6 +153,7 @@ class Interpreter:
         self._surroundings.put_right(begun)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         cpu_s = usage.ru_utime + usage.ru_stime
+        # Memory: the most that this interpreter has taken so far, which is at least what the call took.
         used = (started_at, monotonic() - begun, cpu_s - self._cpu_s, usage.ru_maxrss * 1024)
         self._cpu_s = cpu_s
         row = (job.number, task, attempt, end, code, *used, note, out, err, value)

@@ -5,6 +5,7 @@ until another job comes, for a module may add them when it is first imported and
 """
 
 import _signal  # type: ignore[import-not-found]  # signal.getsignal makes enums: five times the price
+import faulthandler
 import os
 import signal
 import sys
@@ -38,6 +39,7 @@ class Surroundings:
         self._sandbox = Sandbox(config.lane, self._sweeper)
         self._outputs = tuple(os.dup(fd) for fd in (1, 2))
         """Kept apart: a function may close or redirect its own."""
+        faulthandler.enable(self._outputs[1])  # where it was, if it crashes
         self._streams = (_stream(1), _stream(2))
         self._restore_streams()
         self._on_term = _signal.getsignal(_TERM)

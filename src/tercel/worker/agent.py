@@ -348,5 +348,8 @@ class Agent:
 
 
 def _weight(report: Report) -> int:
-    outputs = (report.out, report.err, report.value)
-    return _REPORT_BYTES + sum(len(output.inline) for output in outputs if output is not None)
+    weight = _REPORT_BYTES
+    for output in (report.out, report.err, report.value):
+        if output is not None:
+            weight += len(output.inline)
+    return weight

@@ -71,7 +71,8 @@ class Outbox:
 
     def add_reports(self, reports: Iterable[Report]) -> None:
         for report in reports:
-            if any(output is not None and output.segments for _, output in _streams(report)):
+            out, err, value = report.out, report.err, report.value
+            if (out and out.segments) or (err and err.segments) or (value and value.segments):
                 self._large.append(report)
             else:
                 self._reports.append(report)
