@@ -14,7 +14,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -27,6 +27,7 @@ from tercel.sdk.following import Follower
 from tercel.sdk.futures import TaskFuture
 from tercel.sdk.options import CallOptions
 from tercel.sdk.pickling import pickle_call, pickle_function
+from tercel.sdk.telling import Teller
 from tercel.wire.api import Stored, Submission
 
 log = logging.getLogger("tercel.sdk")
@@ -85,7 +86,7 @@ class Calling:
         self._pending = 0
         self._quiet = threading.Condition(self._lock)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._teller = ThreadPoolExecutor(1, thread_name_prefix="tercel-teller")
+        self._teller = Teller()
         self._follower = Follower(client, self._teller)
         self._fault: BaseException | None = None
 
@@ -284,7 +285,7 @@ class Calling:
                     self._batch_of.pop(future, None)
             self._follower.follow(submitted.id, futures)
         except Exception as error:
-            await self._loop.run_in_executor(self._teller, self._fail, batch.futures, error)
+            self._teller.submit(self._fail, batch.futures, error)
         finally:
             batch.blobs.clear()
             batch.sent.set()
@@ -375,7 +376,11 @@ class Calling:
         for task in [*self._tasks, *self._follower.stop()]:
             task.cancel()
             await asyncio.wait([task])
-        self._teller.shutdown(wait=False)
+        with self._lock:
+            self._fault = RuntimeError("cannot schedule new futures after shutdown")
+            left = [*self._batch_of, *self._follower.unfinished()]
+        self._teller.submit(self._fail, left, self._fault)
+        self._teller.stop()
 
 
 def _submission(options: CallOptions, function: Function, calls: list[Call]) -> Submission:
