@@ -15,6 +15,7 @@ NAMES = (
     "growth",
     "restart",
     "many_workers",
+    "functions",
 )
 
 for name in NAMES:

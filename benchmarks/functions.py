@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from harness import claim, place
-
 from tercel import Executor
 
 CALLS = 10_000

@@ -126,6 +126,12 @@ def test_what_is_found_in_the_main_program_by_name_is_not_pickled_by_name() -> N
     assert b"__main__" in pickled.call.arguments, "a text that happens to be this is no reason to fail"
 
 
+def test_what_is_mapped_may_itself_use_the_executor(pool: Executor) -> None:
+    parts = [pool.submit(work.square, n) for n in range(3)]
+    concurrent.futures.wait(parts, PATIENCE_S)
+    assert list(pool.map(work.add, (pool.submit(abs, -n).result() for n in range(3)), parts)) == [0, 2, 6]
+
+
 # -- tasks ------------------------------------------------------------------------------------------------
 
 
@@ -345,6 +351,29 @@ def started(script: Path, *words: str) -> "subprocess.Popen[str]":
 def test_a_script_needs_no_guard_around_its_main_part(script: Path) -> None:
     out, err = started(script).communicate(timeout=PATIENCE_S)
     assert (out, err) == ("main\n[0, 2, 4]\n", "")
+
+
+LEFT = """
+import time
+from tercel import Executor
+
+def slow(x):
+    time.sleep(0.5)
+    return x
+
+ex = Executor(workers=1)
+ex.submit(slow, 7).add_done_callback(lambda future: print("told", future.result(), flush=True))
+{end}
+print("end of main", flush=True)
+"""
+
+
+@pytest.mark.parametrize("end", ["", "ex.shutdown(wait=False)"])
+def test_what_a_script_leaves_behind_is_done_before_it_ends(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(LEFT.format(end=end))
+    out, err = started(path).communicate(timeout=PATIENCE_S)
+    assert (out, err) == ("end of main\ntold 7\n", "")
 
 
 def test_ctrl_c_ends_a_script_at_once_with_all_that_it_runs(script: Path, tmp_path: Path) -> None:

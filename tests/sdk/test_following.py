@@ -3,12 +3,12 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tercel.core.errors import Unreachable
 from tercel.sdk.following import Follower
 from tercel.sdk.futures import TaskFuture
+from tercel.sdk.telling import Teller
 from tercel.wire.api import Counts, Event, ValueRow
 
 
@@ -36,25 +36,28 @@ class Nobody:
 
 async def test_a_stream_that_is_cancelled_while_others_are_told_leaves_none_out() -> None:
     may_tell = threading.Event()
-    with ThreadPoolExecutor(1) as teller:
-        teller.submit(may_tell.wait)  # busy with somebody's callback
-        follower = Follower(Told(), teller)  # type: ignore[arg-type]
-        future: TaskFuture[int] = TaskFuture(Nobody())  # type: ignore[arg-type]
-        follower.follow(7, [future])
-        while follower.unfinished():
-            await asyncio.sleep(0)
-        for stream in follower.stop():
-            stream.cancel()
-            await asyncio.wait([stream])
-        may_tell.set()
-    assert future.result(0) == 42
+    teller = Teller()
+    teller.submit(lambda: may_tell.wait() and None)  # busy with somebody's callback
+    follower = Follower(Told(), teller)  # type: ignore[arg-type]
+    future: TaskFuture[int] = TaskFuture(Nobody())  # type: ignore[arg-type]
+    follower.follow(7, [future])
+    while follower.unfinished():
+        await asyncio.sleep(0)
+    for stream in follower.stop():
+        stream.cancel()
+        await asyncio.wait([stream])
+    may_tell.set()
+    teller.stop()
+    assert future.result(20) == 42
 
 
 async def test_a_manager_that_is_away_when_asked_for_values_is_asked_again() -> None:
-    with ThreadPoolExecutor(1) as teller:
-        follower = Follower(Told(faults=2), teller)  # type: ignore[arg-type]
-        future: TaskFuture[int] = TaskFuture(Nobody())  # type: ignore[arg-type]
-        follower.follow(7, [future])
-        assert await asyncio.wait_for(asyncio.wrap_future(future), 20) == 42
-        for stream in follower.stop():
-            stream.cancel()
+    teller = Teller()
+    follower = Follower(Told(faults=2), teller)  # type: ignore[arg-type]
+    future: TaskFuture[int] = TaskFuture(Nobody())  # type: ignore[arg-type]
+    follower.follow(7, [future])
+    assert await asyncio.wait_for(asyncio.wrap_future(future), 20) == 42
+    for stream in follower.stop():
+        stream.cancel()
+        await asyncio.wait([stream])
+    teller.stop()

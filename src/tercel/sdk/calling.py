@@ -14,20 +14,21 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 from tercel.core.errors import PassingFault
 from tercel.core.intervals import IntervalSet
-from tercel.core.model import Call, Function
+from tercel.core.model import Call
+from tercel.sdk.batches import Arguments, Batch, BatchKey, selectors, settled
 from tercel.sdk.client import AsyncClient
-from tercel.sdk.failures import DependencyFailed
 from tercel.sdk.following import Follower
 from tercel.sdk.futures import TaskFuture
 from tercel.sdk.options import CallOptions
-from tercel.sdk.pickling import pickle_call, pickle_function
-from tercel.wire.api import Stored, Submission
+from tercel.sdk.pickling import pickle_call
+from tercel.sdk.telling import Teller
+from tercel.wire.api import Stored
 
 log = logging.getLogger("tercel.sdk")
 
@@ -38,33 +39,6 @@ BATCH_BYTES = 32 * 2**20
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 5.0
 
 R = TypeVar("R")
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-BatchKey = tuple[int, CallOptions, int]
-"""The function's identity, and a number: 0 for single calls, another for each mapping, which has batches of its own."""
-
-
-class Batch:
-    """Calls that become one job."""
-
-    def __init__(self, key: "BatchKey", function: Callable[..., Any], options: CallOptions) -> None:
-        self.key = key
-        self.options = options
-        self.target = function
-        """Held, so that nothing else can have its identity meanwhile."""
-        self.function, self.blobs = pickle_function(function)
-        self.calls: list[Call] = []
-        self.futures: list[TaskFuture[Any]] = []
-        self.unsettled: dict[int, Arguments] = {}
-        """By place: calls with futures in them whose tasks have no number yet."""
-        self.needs: list[TaskFuture[Any]] = []
-        """Those futures."""
-        self.size_bytes = 0
-        self.taken = False
-        """On its way: no call is added or taken out any more."""
-        self.sent = asyncio.Event()
-        """Its futures have their numbers, or were told why not."""
 
 
 class Calling:
@@ -85,7 +59,7 @@ class Calling:
         self._pending = 0
         self._quiet = threading.Condition(self._lock)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._teller = ThreadPoolExecutor(1, thread_name_prefix="tercel-teller")
+        self._teller = Teller()
         self._follower = Follower(client, self._teller)
         self._fault: BaseException | None = None
 
@@ -276,7 +250,7 @@ class Calling:
                 return
             for key, data in batch.blobs.items():
                 await self._upload(key, data)
-            submission = _submission(batch.options, batch.function, calls)
+            submission = batch.submission(calls)
             submitted = await self._insist(lambda: self._client.submit(submission))
             with self._lock:
                 for task, future in enumerate(futures):
@@ -284,7 +258,7 @@ class Calling:
                     self._batch_of.pop(future, None)
             self._follower.follow(submitted.id, futures)
         except Exception as error:
-            await self._loop.run_in_executor(self._teller, self._fail, batch.futures, error)
+            self._teller.submit(self._fail, batch.futures, error)
         finally:
             batch.blobs.clear()
             batch.sent.set()
@@ -311,7 +285,7 @@ class Calling:
             call = batch.calls[number]
             if number in batch.unsettled:
                 try:
-                    call = _settled(*batch.unsettled[number])
+                    call = settled(*batch.unsettled[number])
                 except Exception as error:
                     self._fail([future], error)
                     continue
@@ -353,7 +327,7 @@ class Calling:
                 by_job.setdefault(future._job, IntervalSet()).add(future._task)
         count = 0
         for job, tasks in by_job.items():
-            for select in _selectors(job, tasks):
+            for select in selectors(job, tasks):
                 count += (await self._client.cancel([select], unstarted=not running)).count
             # The stream tells of those only with the job's end; here somebody waits.
             await self._follower.look(job, tasks)
@@ -375,26 +349,8 @@ class Calling:
         for task in [*self._tasks, *self._follower.stop()]:
             task.cancel()
             await asyncio.wait([task])
-        self._teller.shutdown(wait=False)
-
-
-def _submission(options: CallOptions, function: Function, calls: list[Call]) -> Submission:
-    fields = options.fields()
-    return Submission(function=function, calls=calls, **{"name": function.name, **fields})
-
-
-def _settled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Pickled once more: by now the tasks that it needs have their numbers, or will never have."""
-    pickled = pickle_call(args, kwargs)
-    for need in pickled.needs:
-        if not need.key:
-            raise DependencyFailed(
-                "(not submitted)", "was not run: a call whose value it needs was never submitted"
-            )
-    return pickled.call
-
-
-def _selectors(job: int, tasks: IntervalSet) -> list[str]:
-    """Not too many ranges in one: an address or a line has its limits."""
-    ranges = [f"{first}-{last}" if last > first else str(first) for first, last in tasks.ranges()]
-    return [f"{job}.{','.join(ranges[at : at + 1000])}" for at in range(0, len(ranges), 1000)]
+        with self._lock:
+            self._fault = RuntimeError("cannot schedule new futures after shutdown")
+            left = [*self._batch_of, *self._follower.unfinished()]
+        self._teller.submit(self._fail, left, self._fault)
+        self._teller.stop()

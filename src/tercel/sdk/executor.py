@@ -83,9 +83,8 @@ class Executor(concurrent.futures.Executor):
         """
         options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
         function, chosen = self._chosen(fn, options)
+        future: TaskFuture[T] = self._started().submit(function, chosen, args, kwargs)
         with self._lock:
-            calling = self._started()
-            future: TaskFuture[T] = calling.submit(function, chosen, args, kwargs)
             self._futures.add(future)
         return future
 
@@ -105,15 +104,14 @@ class Executor(concurrent.futures.Executor):
         end = None if timeout is None else time.monotonic() + timeout
         function, options = self._chosen(fn, {})
         items = zip(*iterables, strict=False)
+        # No lock is held: the iterables are the user's, and may well use this executor.
+        calling = self._started()
+        if chunksize == 1:
+            futures = calling.submit_many(function, options, ((item, {}) for item in items))
+        else:
+            chunks = iter(lambda: list(islice(items, chunksize)), [])
+            futures = calling.submit_many(Chunked(function), options, (((chunk,), {}) for chunk in chunks))
         with self._lock:
-            calling = self._started()
-            if chunksize == 1:
-                futures = calling.submit_many(function, options, ((item, {}) for item in items))
-            else:
-                chunks = iter(lambda: list(islice(items, chunksize)), [])
-                futures = calling.submit_many(
-                    Chunked(function), options, (((chunk,), {}) for chunk in chunks)
-                )
             self._futures.update(futures)
         return _results(calling, futures, end, chunksize > 1)
 
@@ -126,18 +124,18 @@ class Executor(concurrent.futures.Executor):
         return (fn.function if isinstance(fn, Task) else fn), options
 
     def _started(self) -> Calling:
-        """With the lock held."""
-        if self._closed:
-            raise RuntimeError("cannot schedule new futures after shutdown")
-        if self._calling is None:
-            server, token = self._server, self._token
-            if self._pool is not None:
-                server, token = self._pool.start()
-            self._client = client = Client(server, token)
-            self._calling = calling = client.wait_for(_calling(client))
-            if self._pool is not None:
-                self._pool.on_death(lambda error: client.call_soon(calling.break_off, error))
-        return self._calling
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            if self._calling is None:
+                server, token = self._server, self._token
+                if self._pool is not None:
+                    server, token = self._pool.start()
+                self._client = client = Client(server, token)
+                self._calling = calling = client.wait_for(_calling(client))
+                if self._pool is not None:
+                    self._pool.on_death(lambda error: client.call_soon(calling.break_off, error))
+            return self._calling
 
     # -- the end ------------------------------------------------------------------------------------------
 

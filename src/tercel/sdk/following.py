@@ -7,13 +7,13 @@ bulk, so that neither user's callbacks nor unpickling hold the loop up.
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from typing import Any
 
 from tercel.core.errors import PassingFault, TercelError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.sdk.client import MOST_JOBS_PER_STREAM, AsyncClient
 from tercel.sdk.futures import TaskFuture
+from tercel.sdk.telling import Teller
 from tercel.wire.api import ValueRow
 
 STREAMS = 8
@@ -23,7 +23,7 @@ RANGES_AT_ONCE = 400
 
 
 class Follower:
-    def __init__(self, client: AsyncClient, teller: Executor) -> None:
+    def __init__(self, client: AsyncClient, teller: Teller) -> None:
         self._client = client
         self._teller = teller
         self._jobs: dict[int, dict[int, TaskFuture[Any]]] = {}
