@@ -29,20 +29,22 @@ WORTH_TAKING_BACK_S = 0.02
 
 def is_short(job: Job) -> bool:
     """As far as is known by now."""
-    return job.mean_wall_s is not None and job.mean_wall_s <= LONG_S
+    return job.expected_wall_s is not None and job.expected_wall_s <= LONG_S
 
 
 def ahead_of(job: Job, worker: Worker) -> int:
     """How many tasks of this job may wait at this worker for a slot."""
-    if job.mean_wall_s is None or not is_short(job):
+    wall_s = job.expected_wall_s
+    if wall_s is None or wall_s > LONG_S:
         return 0
     slots = max(1, worker.slots(job.needs))
-    return min(AHEAD_MOST, math.ceil(AHEAD_S * slots / max(job.mean_wall_s, 1e-6)))
+    return min(AHEAD_MOST, math.ceil(AHEAD_S * slots / max(wall_s, 1e-6)))
 
 
 def cost_of(job: Job) -> float:
     """What one of its tasks is charged in advance: processor seconds."""
-    return job.needs.millicpus / 1000 * (UNKNOWN_S if job.mean_wall_s is None else max(job.mean_wall_s, 1e-4))
+    wall_s = job.expected_wall_s
+    return job.needs.millicpus / 1000 * (UNKNOWN_S if wall_s is None else max(wall_s, 1e-4))
 
 
 class Dispatcher:
@@ -148,7 +150,7 @@ class Dispatcher:
         job = waiting[0].job
         slots = max(1, donor.slots(job.needs))
         surplus = len(donor.flights) - slots
-        if not lasting and surplus * (job.mean_wall_s or 0.0) / slots < WORTH_TAKING_BACK_S:
+        if not lasting and surplus * (job.expected_wall_s or 0.0) / slots < WORTH_TAKING_BACK_S:
             return []
         return waiting[: max(1, surplus // 2)] if self._somebody_idles_for(job) else []
 

@@ -10,7 +10,7 @@ from heapq import merge
 
 Range = tuple[int, int]
 FEW = 16
-"""Up to so many ranges are applied one by one."""
+"""Up to so many ranges are applied one by one; more, if there are so many times as many here."""
 
 
 class IntervalSet:
@@ -27,7 +27,8 @@ class IntervalSet:
         self._last: list[int] = []
         self._head = 0
         self._count = 0
-        self._replace(_joined(sorted(ranges)))
+        if ranges:  # very many sets begin empty
+            self._replace(_joined(sorted(ranges)))
 
     def __len__(self) -> int:
         return self._count
@@ -53,7 +54,8 @@ class IntervalSet:
 
     def copy(self) -> "IntervalSet":
         twin = IntervalSet()
-        twin._replace(self.ranges())
+        twin._first, twin._last = self._first[self._head :], self._last[self._head :]
+        twin._count = self._count
         return twin
 
     def first(self) -> int:
@@ -125,16 +127,20 @@ class IntervalSet:
         return taken
 
     def update(self, other: "IntervalSet") -> None:
+        if not other._count:
+            return
         theirs = other.ranges()
-        if len(theirs) <= FEW:
+        if self._are_few(theirs):
             for first, last in theirs:
                 self.add_range(first, last)
             return
         self._replace(_joined(merge(self.ranges(), theirs)))
 
     def difference_update(self, other: "IntervalSet") -> None:
+        if not other._count or not self._count:
+            return
         theirs = other.ranges()
-        if len(theirs) <= FEW:
+        if self._are_few(theirs):
             for first, last in theirs:
                 self.discard_range(first, last)
             return
@@ -155,15 +161,25 @@ class IntervalSet:
                 left.append((first, last))
         self._replace(left)
 
+    def _are_few(self, theirs: list[Range]) -> bool:
+        """Whether it is cheaper to apply them one by one than to go through all there is here."""
+        return len(theirs) <= FEW or len(theirs) * FEW < len(self._first) - self._head
+
     def intersection(self, other: "IntervalSet") -> "IntervalSet":
+        both = IntervalSet()
+        if not self._count or not other._count:
+            return both
         few, many = (self, other) if len(self._first) < len(other._first) else (other, self)
-        common: list[Range] = []
-        for first, last in few.ranges():
+        firsts, lasts = both._first, both._last
+        for at in range(few._head, len(few._first)):
+            first, last = few._first[at], few._last[at]
             low = bisect_left(many._last, first, many._head)
             high = bisect_right(many._first, last, many._head)
-            common += [(max(first, many._first[at]), min(last, many._last[at])) for at in range(low, high)]
-        both = IntervalSet()
-        both._replace(common)
+            for there in range(low, high):
+                start, end = many._first[there], many._last[there]
+                firsts.append(first if first > start else start)
+                lasts.append(last if last < end else end)
+                both._count += lasts[-1] - firsts[-1] + 1
         return both
 
     def _replace(self, ranges: list[Range]) -> None:

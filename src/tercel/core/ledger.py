@@ -199,6 +199,11 @@ class Job:
         return self.row.id
 
     @property
+    def expected_wall_s(self) -> float | None:
+        """How long a task of it will take: by what its own took, or those of its user before it."""
+        return self.mean_wall_s if self.mean_wall_s is not None else self.user.mean_wall_s
+
+    @property
     def ended_count(self) -> int:
         return len(self.finished) + len(self.failed) + len(self.cancelled)
 

@@ -178,6 +178,8 @@ class Machine(Joining):
         self.effects.append(Acknowledged(id, [report.attempt for report in reports]))
         self.effects += news.values()
         for job in touched.values():
+            if job.mean_wall_s is not None:
+                job.user.mean_wall_s = job.mean_wall_s
             self._settle_or_end(job, now)
             if job.id in news and job.minds_ends:
                 self._after_ends(job, IntervalSet((task, task) for task in news[job.id].ended), now)

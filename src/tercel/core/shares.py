@@ -46,7 +46,7 @@ class Clock:
 class Account:
     """A queue's, or a user's within a queue."""
 
-    __slots__ = ("open_cpus", "open_since", "under_way", "usage", "weight")
+    __slots__ = ("mean_wall_s", "open_cpus", "open_since", "under_way", "usage", "weight")
 
     def __init__(self, weight: float = 1.0) -> None:
         self.weight = weight
@@ -57,6 +57,8 @@ class Account:
         self.open_since = 0.0
         """... and the sum of cpus times the moment it was issued."""
         self.under_way = 0
+        self.mean_wall_s: float | None = None
+        """How long tasks of its last job took: what to expect of the next, as long as nothing better is known."""
 
     def passed(self, clock: Clock) -> float:
         """The lower, the sooner it is its turn."""
