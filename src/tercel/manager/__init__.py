@@ -5,8 +5,13 @@
     conversation   one connected worker
     hearing        what a worker says, judged before it counts
     frames         what it is sent, in frames that a link takes
-    requests       what clients ask for: submit, cancel, retry
-    views          what clients are shown
+    submissions    jobs and flows as they are handed in
+    requests       what clients ask for: cancel, retry, hold, release, revise
+    queues         who may change them, and how they stand
+    finding        a job by its number
+    views          what clients are shown of jobs and tasks
+    explaining     why tasks are where they are
+    overview       the pool, and how the manager is doing
     logs           outputs, of ended and of running tasks
     values         what functions are given and return, by key
     events         who waits for what, and what happened meanwhile

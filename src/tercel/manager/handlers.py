@@ -13,7 +13,18 @@ from tercel.core.commands import parse_key
 from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.core.selectors import Selector, parse_selector, parse_tasks
 from tercel.core.states import TaskState
-from tercel.manager import finding, logs, queues, requests, streams, submissions, values, views
+from tercel.manager import (
+    explaining,
+    finding,
+    logs,
+    overview,
+    queues,
+    requests,
+    streams,
+    submissions,
+    values,
+    views,
+)
 from tercel.manager.access import issue
 from tercel.manager.calls import MSGPACK, Call, answer, whole_number
 from tercel.wire.api import (
@@ -201,8 +212,8 @@ async def get_explain(call: Call) -> web.Response:
     await call.manager.settled()
     row = await finding.standing(call.manager, call.who, job, "task")
     if task is None:
-        return answer(views.explain_job(call.manager, row))
-    explanation = await views.explain_task(call.manager, row, task)
+        return answer(explaining.explain_job(call.manager, row))
+    explanation = await explaining.explain_task(call.manager, row, task)
     if explanation is None:
         raise NotFound(f"job {row.id} has no task {task}", "task")
     return answer(explanation)
@@ -225,11 +236,11 @@ def _one_thing(text: str) -> tuple[int, int | None]:
 
 async def get_status(call: Call) -> web.Response:
     await call.manager.settled()
-    return answer(views.status(call.manager, call.who))
+    return answer(overview.status(call.manager, call.who))
 
 
 async def get_pool(call: Call) -> web.Response:
-    return answer(views.pool(call.manager))
+    return answer(overview.pool(call.manager))
 
 
 async def post_drain(call: Call) -> web.Response:

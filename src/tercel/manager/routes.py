@@ -58,7 +58,46 @@ _SENT = (400, 401, 403, 408, 413, 415, 503, 507)
 _CHANGED = (400, 401, 403, 404, 408, 413, 415, 503, 507)
 
 
-_ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]] = [
+Handler = Callable[[Call], Awaitable[web.StreamResponse]]
+
+
+def _look(
+    path: str,
+    summary: str,
+    answer: type,
+    handler: Handler,
+    parameters: tuple[Parameter, ...] = (),
+    roles: tuple[Role, ...] = _USERS,
+) -> tuple[Operation, Handler]:
+    """A question with one document as its answer."""
+    operation = Operation(
+        method="GET",
+        path=path,
+        roles=roles,
+        summary=summary,
+        parameters=parameters,
+        answer=answer,
+        problems=_FOUND if "{" in path else _ASKED,
+    )
+    return operation, handler
+
+
+def _change(path: str, summary: str, body: type, handler: Handler) -> tuple[Operation, Handler]:
+    """What is done to jobs and tasks that the caller names."""
+    operation = Operation(
+        method="POST",
+        path=path,
+        roles=_USERS,
+        summary=summary,
+        body=body,
+        most_bytes=MAX_REQUEST_BYTES,
+        answer=Counted,
+        problems=_CHANGED,
+    )
+    return operation, handler
+
+
+_ROUTES: list[tuple[Operation, Handler]] = [
     (
         Operation(
             method="POST",
@@ -106,29 +145,9 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
         ),
         handlers.get_jobs,
     ),
-    (
-        Operation(
-            method="GET",
-            path="/v1/jobs/{job}",
-            roles=_USERS,
-            summary="One job",
-            parameters=(_JOB,),
-            answer=JobView,
-            problems=_FOUND,
-        ),
-        handlers.get_job,
-    ),
-    (
-        Operation(
-            method="GET",
-            path="/v1/jobs/{job}/submission",
-            roles=_USERS,
-            summary="A job as it was handed in",
-            parameters=(_JOB,),
-            answer=Submission,
-            problems=_FOUND,
-        ),
-        handlers.get_submission,
+    _look("/v1/jobs/{job}", "One job", JobView, handlers.get_job, (_JOB,)),
+    _look(
+        "/v1/jobs/{job}/submission", "A job as it was handed in", Submission, handlers.get_submission, (_JOB,)
     ),
     (
         Operation(
@@ -149,17 +168,12 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
         ),
         handlers.get_tasks,
     ),
-    (
-        Operation(
-            method="GET",
-            path="/v1/jobs/{job}/tasks/{task}",
-            roles=_USERS,
-            summary="One task with every attempt",
-            parameters=(_JOB, _TASK),
-            answer=TaskView,
-            problems=_FOUND,
-        ),
+    _look(
+        "/v1/jobs/{job}/tasks/{task}",
+        "One task with every attempt",
+        TaskView,
         handlers.get_task,
+        (_JOB, _TASK),
     ),
     (
         Operation(
@@ -218,82 +232,16 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
         ),
         handlers.get_value,
     ),
-    (
-        Operation(
-            method="POST",
-            path="/v1/cancel",
-            roles=_USERS,
-            summary="End tasks",
-            body=Selection,
-            most_bytes=MAX_REQUEST_BYTES,
-            answer=Counted,
-            problems=_CHANGED,
-        ),
-        handlers.post_cancel,
+    _change("/v1/cancel", "End tasks", Selection, handlers.post_cancel),
+    _change("/v1/retry", "Run ended tasks again, under their numbers", Retry, handlers.post_retry),
+    _change(
+        "/v1/hold", "Start nothing more of these tasks until they are released", Selection, handlers.post_hold
     ),
-    (
-        Operation(
-            method="POST",
-            path="/v1/retry",
-            roles=_USERS,
-            summary="Run ended tasks again, under their numbers",
-            body=Retry,
-            most_bytes=MAX_REQUEST_BYTES,
-            answer=Counted,
-            problems=_CHANGED,
-        ),
-        handlers.post_retry,
+    _change("/v1/release", "Let go what is held", Selection, handlers.post_release),
+    _change(
+        "/v1/revise", "Change the priority or the needs of unfinished jobs", Revision, handlers.post_revise
     ),
-    (
-        Operation(
-            method="POST",
-            path="/v1/hold",
-            roles=_USERS,
-            summary="Start nothing more of these tasks until they are released",
-            body=Selection,
-            most_bytes=MAX_REQUEST_BYTES,
-            answer=Counted,
-            problems=_CHANGED,
-        ),
-        handlers.post_hold,
-    ),
-    (
-        Operation(
-            method="POST",
-            path="/v1/release",
-            roles=_USERS,
-            summary="Let go what is held",
-            body=Selection,
-            most_bytes=MAX_REQUEST_BYTES,
-            answer=Counted,
-            problems=_CHANGED,
-        ),
-        handlers.post_release,
-    ),
-    (
-        Operation(
-            method="POST",
-            path="/v1/revise",
-            roles=_USERS,
-            summary="Change the priority or the needs of unfinished jobs",
-            body=Revision,
-            most_bytes=MAX_REQUEST_BYTES,
-            answer=Counted,
-            problems=_CHANGED,
-        ),
-        handlers.post_revise,
-    ),
-    (
-        Operation(
-            method="GET",
-            path="/v1/queues",
-            roles=_USERS,
-            summary="The queues and how they share",
-            answer=QueueList,
-            problems=_ASKED,
-        ),
-        handlers.get_queues,
-    ),
+    _look("/v1/queues", "The queues and how they share", QueueList, handlers.get_queues),
     (
         Operation(
             method="PUT",
@@ -334,23 +282,8 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
         ),
         handlers.get_explain,
     ),
-    (
-        Operation(
-            method="GET",
-            path="/v1/status",
-            roles=_USERS,
-            summary="How things stand",
-            answer=Status,
-            problems=_ASKED,
-        ),
-        handlers.get_status,
-    ),
-    (
-        Operation(
-            method="GET", path="/v1/pool", roles=_USERS, summary="The workers", answer=Pool, problems=_ASKED
-        ),
-        handlers.get_pool,
-    ),
+    _look("/v1/status", "How things stand", Status, handlers.get_status),
+    _look("/v1/pool", "The workers", Pool, handlers.get_pool),
     (
         Operation(
             method="POST",
@@ -378,17 +311,7 @@ _ROUTES: list[tuple[Operation, Callable[[Call], Awaitable[web.StreamResponse]]]]
         ),
         handlers.get_events,
     ),
-    (
-        Operation(
-            method="GET",
-            path="/v1/tokens",
-            roles=_ADMINS,
-            summary="The tokens",
-            answer=TokenList,
-            problems=_ASKED,
-        ),
-        handlers.get_tokens,
-    ),
+    _look("/v1/tokens", "The tokens", TokenList, handlers.get_tokens, roles=_ADMINS),
     (
         Operation(
             method="POST",

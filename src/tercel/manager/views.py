@@ -6,29 +6,22 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from tercel import __version__
-from tercel.core.explain import why_paused, why_ready, why_resting, why_under_way, why_waiting
+from tercel.core.explain import why_paused, why_ready, why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.ledger import Job, Worker
+from tercel.core.ledger import Job
 from tercel.core.model import End, JobRow, JobSpec, Outcome
 from tercel.core.points import item_point
 from tercel.core.selectors import task_name
 from tercel.core.states import TERMINAL, TaskState
 from tercel.manager import finding, logs
-from tercel.manager.access import Identity
 from tercel.manager.service import Manager
 from tercel.stores.contract import Store
 from tercel.wire.api import (
     AttemptView,
     Counts,
-    Explanation,
     JobView,
-    Pool,
-    Reason,
-    Status,
     Submission,
     TaskView,
-    WorkerView,
 )
 
 LISTED_ARRAY = 1000
@@ -317,97 +310,3 @@ async def _texts(manager: Manager, outcome: Outcome) -> tuple[str, str]:
 
 def _kept_bytes(outcome: Outcome) -> int:
     return sum(output.kept_bytes for output in (outcome.report.out, outcome.report.err) if output is not None)
-
-
-# -- explanations -----------------------------------------------------------------------------------------
-
-
-def explain_job(manager: Manager, row: JobRow) -> Explanation:
-    job = manager.machine.jobs.get(row.id)
-    if job is None:
-        total = counts(row, None)
-        text = f"ended: {total.finished:,} finished, {total.failed:,} failed, {total.cancelled:,} cancelled"
-        return Explanation(id=str(row.id), summary=text, reasons=[])
-    now = manager.clock()
-    grouped: dict[tuple[TaskState, str], int] = {
-        (state, text): count for state, count, text in why_resting(manager.machine, job, now)
-    }
-    for flight in job.flights.values():
-        text = (
-            "runs"
-            if flight.running_since is not None and flight.worker.online
-            else why_under_way(flight, now)
-        )
-        key = (flight.state, text)
-        grouped[key] = grouped.get(key, 0) + 1
-    reasons = [
-        Reason(state=state, count=count, text=text)
-        for (state, text), count in sorted(grouped.items(), key=lambda item: -item[1])
-    ]
-    summary = "; ".join(f"{r.count:,} {r.state}: {r.text}" for r in reasons[:3])
-    return Explanation(id=str(row.id), summary=summary, reasons=reasons)
-
-
-async def explain_task(manager: Manager, row: JobRow, task: int) -> Explanation | None:
-    view = await task_view(manager, row, task)
-    if view is None:
-        return None
-    summary = view.why or str(view.state)
-    return Explanation(id=view.id, summary=summary, reasons=[Reason(state=view.state, count=1, text=summary)])
-
-
-# -- the pool ---------------------------------------------------------------------------------------------
-
-
-def worker_view(worker: Worker) -> WorkerView:
-    running = sum(1 for f in worker.flights.values() if f.running_since is not None)
-    return WorkerView(
-        id=worker.id,
-        node=worker.info.node,
-        state=worker.state,
-        since=worker.since,
-        cpus=worker.capacity.millicpus / 1000,
-        mem_bytes=worker.capacity.mem_bytes,
-        running=running,
-        queued=len(worker.flights) - running,
-        completed=worker.completed,
-        version=worker.info.version,
-        note=worker.note,
-    )
-
-
-def pool(manager: Manager) -> Pool:
-    workers = sorted(manager.machine.workers.values(), key=lambda w: (not w.online, w.id))
-    online = [w for w in workers if w.online]
-    return Pool(
-        workers=[worker_view(w) for w in workers],
-        online=len(online),
-        cpus=sum(w.capacity.millicpus for w in online) / 1000,
-    )
-
-
-def status(manager: Manager, who: Identity) -> Status:
-    jobs = [job for job in manager.machine.jobs.values() if who.may_see(job.row)]
-    online = [w for w in manager.machine.workers.values() if w.online]
-    each = [counts(job.row, job) for job in jobs]
-    return Status(
-        version=__version__,
-        epoch=manager.machine.epoch,
-        started_at=manager.started_at,
-        user=who.user,
-        role=who.role,
-        jobs=len(jobs),
-        counts=Counts(
-            waiting=sum(c.waiting for c in each),
-            paused=sum(c.paused for c in each),
-            ready=sum(c.ready for c in each),
-            offered=sum(c.offered for c in each),
-            running=sum(c.running for c in each),
-            finished=sum(c.finished for c in each),
-            failed=sum(c.failed for c in each),
-            cancelled=sum(c.cancelled for c in each),
-        ),
-        workers=len(online),
-        cpus=sum(w.capacity.millicpus for w in online) / 1000,
-        trouble=manager.trouble,
-    )
