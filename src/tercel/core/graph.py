@@ -117,11 +117,12 @@ def attach(job: Job, edges: Sequence[Edge], tasks: IntervalSet, find: Find) -> A
 
 def _attach_need(need: Need, tasks: IntervalSet, found: Attached) -> None:
     needed = need.needed
-    unsuccessful = needed.failed.copy()
-    unsuccessful.update(needed.cancelled)
-    _, broken = need.hear(needed.finished, unsuccessful)
-    if broken := broken.intersection(tasks):
-        found.broken.append((broken, why_broken(needed, unsuccessful, need)))
+    if needed.ended_count:
+        unsuccessful = needed.failed.copy()
+        unsuccessful.update(needed.cancelled)
+        _, broken = need.hear(needed.finished, unsuccessful)
+        if broken := broken.intersection(tasks):
+            found.broken.append((broken, why_broken(needed, unsuccessful, need)))
     if need.left:
         needed.watchers.append(need)
         need.job.after.append(need)

@@ -35,14 +35,15 @@ class Waiting(Books):
         What it needs is watched for the ended ones too, unless they finished: they may be retried.
         """
         watched = _unfinished(job)
-        # What is under way has had all it needs, whatever became of that since.
-        watched.difference_update(IntervalSet((task, task) for task in sorted(job.flights)))
+        if job.flights:  # these have had all they need, whatever became of that since
+            watched.difference_update(IntervalSet((task, task) for task in sorted(job.flights)))
         found = graph.attach(job, job.edges, watched, self.find)
         _move(job.ready, job.waiting, found.waiting)
         if job.held:
             _move(job.ready, job.paused, job.held)
             _move(job.waiting, job.paused, job.held)
-        self._skip_all(job, found.broken, now)
+        if found.broken:
+            self._skip_all(job, found.broken, now)
         self._settle_or_end(job, now)
 
     # -- the end of what others wait for ------------------------------------------------------------------
@@ -200,7 +201,8 @@ class Waiting(Books):
     def _wait_again(self, job: Job, tasks: IntervalSet, now: float) -> None:
         """Ready tasks that may have unmet needs: those wait, or are skipped."""
         _move(job.ready, job.waiting, self._unmet(job, tasks))
-        self._skip_all(job, graph.broken(job, tasks, self.find), now)
+        if broken := graph.broken(job, tasks, self.find):
+            self._skip_all(job, broken, now)
         if job.id in self.jobs:
             self._settle_or_end(job, now)
 

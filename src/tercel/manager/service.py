@@ -53,6 +53,10 @@ SMALL_BATCH, FULL_BATCH = 4, 256
 """Changes: below the first nobody is waiting behind, from the second on a commit is worth its cost."""
 
 
+JOBS_AT_ONCE = 1000
+"""Of a large flow, before others get their turn."""
+
+
 class _Arrival(msgspec.Struct):
     """A submission on its way to the disk."""
 
@@ -225,8 +229,10 @@ class Manager:
                 log.warning("saving works again")
                 self._fault = None
         for arrival in arrivals:
-            for added in arrival.added:
+            for number, added in enumerate(arrival.added, 1):
                 self.machine.on_accepted(added.job, added.edges, self.clock())
+                if number % JOBS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             if not arrival.accepted.done():
                 arrival.accepted.set_result(None)
             self.wake()
