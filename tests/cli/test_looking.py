@@ -303,3 +303,13 @@ def test_following_a_job_of_one_task_follows_that_task(tercel: Tercel, manager: 
 def test_logs_of_what_does_not_exist(tercel: Tercel, manager: FakeManager) -> None:
     manager.says("GET", "/v1/jobs/37/tasks/9/logs", problem(404, "job 37 has no task 9"))
     assert tercel("logs", "37.9") == (2, "", "tercel: job 37 has no task 9\n")
+
+
+@pytest.mark.K(17)
+def test_status_tells_of_a_job_or_the_pool_too(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("GET", "/v1/jobs/1", job(1))
+    manager.says("GET", "/v1/jobs/1/tasks", api.TaskList(tasks=[], more=False))
+    manager.says("GET", "/v1/pool", POOL)
+    assert tercel("status", "1").out == tercel("show", "1").out != ""
+    assert tercel("status", "pool").out == tercel("pool").out != ""
+    assert tercel("status", "nonsense").code == 2

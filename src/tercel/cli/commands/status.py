@@ -4,7 +4,7 @@ import time
 
 import click
 
-from tercel.cli.lazy import Command
+from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
 from tercel.cli.talking import talk
 from tercel.cli.words import count, cpus, duration, pairs, states
@@ -12,9 +12,17 @@ from tercel.sdk.client import AsyncClient
 
 
 @click.command(cls=Command)
-@click.pass_obj
-def command(screen: Screen) -> None:
-    """Show how the manager is doing."""
+@click.argument("what", metavar="[JOB|pool]", required=False)
+@click.pass_context
+def command(context: click.Context, what: str | None) -> None:
+    """Show how the manager is doing; or a job, as `show` does; or the pool."""
+    screen: Screen = context.obj
+    if what == "pool":
+        context.invoke(late("tercel.cli.commands.pool", "command"), every=False)
+        return
+    if what is not None:
+        context.invoke(late("tercel.cli.commands.show", "command"), select=(what,))
+        return
 
     async def ask(client: AsyncClient) -> None:
         status = await client.status()
