@@ -33,7 +33,7 @@ from tercel.core.ledger import Flight, Job, Worker
 from tercel.core.model import MAX_BACKOFF_S, End, JobRow, JobSpec, OnFailure, Outcome, QueueRow, Report
 from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
-from tercel.core.waiting import members_among
+from tercel.core.waiting import members_among, named
 
 NOTED_INTERRUPTIONS = 20
 """Of one task, in its history: a node that fails once a second for weeks must not fill the disk."""
@@ -81,7 +81,7 @@ class Machine(Joining):
         job.cancelled.update(doomed)
         self.effects += [Ended(worker, attempts) for worker, attempts in kills.items()]
         if doomed:
-            self.effects.append(Progressed(job.id, [], []))
+            self.effects.append(Progressed(job.id, named(doomed), []))
             self._settle_or_end(job, now)
             self._spread(job, doomed, now)
         return len(doomed)

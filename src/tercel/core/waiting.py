@@ -20,6 +20,8 @@ from tercel.core.ledger import Job
 from tercel.core.model import End, JobSpec, OnFailure
 from tercel.core.states import TaskEvent, TaskState, next_state
 
+NAMED_MOST = 10_000
+
 
 class Waiting(Books):
     def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
@@ -89,7 +91,7 @@ class Waiting(Books):
                 self.changes.append(
                     SpanConcluded(job.id, start, end, TaskState.CANCELLED, now, reason, End.SKIPPED)
                 )
-            self.effects.append(Progressed(job.id, [], []))
+            self.effects.append(Progressed(job.id, named(tasks), []))
         for other in touched.values():
             if other.id in self.jobs:
                 self._settle_or_end(other, now)
@@ -283,6 +285,11 @@ class _Skips:
 
     def all(self) -> "list[tuple[Job, IntervalSet, str]]":
         return [(job, tasks, why) for (_, why), (job, tasks) in self._all.items()]
+
+
+def named(tasks: IntervalSet) -> list[int]:
+    """Tasks that ended without having run, for those who wait for them; of very many, the end of their job tells."""
+    return list(tasks) if len(tasks) <= NAMED_MOST else []
 
 
 def _unfinished(job: Job) -> IntervalSet:
