@@ -13,14 +13,17 @@ each event a round is played, its changes are committed, and the invariants are 
     > worker w1 joins cpus=2 [mem=4] [pid=2] [holding 1.0a running, 1.1a waiting, 1.2a ended]
     > w1 starts 1.0a · w1 returns 1.0a · w1 loses its link · w1 says bye · w1 gives cpus=1 · w1 is draining
     > w1 reports 1.0a exit 0 | exit 1 | signal 9 | timeout | refused: why | interrupted | cancelled   [after 2s]
-    > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0]
-    > cancel 1.0-3 · retry 1.0-3 · drain w1 · wait 60s · the manager restarts
+    > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0], and all that `wording.spec_of` reads
+    > cancel 1.0-3 · retry 1.0-3 · retry all 1 · hold 1.0-3 · release 1 · revise 1 priority=0 cpus=2 mem=4
+    > queue lab weight=3 max_running=2 max_queued=9 user_max=1 paused=ada · drain w1 · wait 60s · the manager restarts
 
 TERCEL_REWRITE=1 writes the stories anew, as the machine tells them now: read the difference before you keep it.
 """
 
 import re
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tercel.core.books import Settings
@@ -35,11 +38,12 @@ from tercel.core.changes import (
     JobRevised,
     LeaseClosed,
     Leased,
+    LiveJob,
+    QueueRemoved,
     QueueSet,
     Reopened,
     SpanConcluded,
 )
-from tercel.core.commands import parse_array
 from tercel.core.effects import (
     Acknowledged,
     Drained,
@@ -51,14 +55,18 @@ from tercel.core.effects import (
     Recalled,
     Welcomed,
 )
-from tercel.core.explain import why_ready, why_under_way
+from tercel.core.explain import why_paused, why_ready, why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import End, Held, JobRow, JobSpec, Lease, Needs, Report, WorkerInfo, WorkerState
+from tercel.core.model import End, Held, Lease, Report, WorkerInfo, WorkerState
 from tercel.core.selectors import parse_selector
+from tercel.core.states import TaskState
+from tercel.stores.contract import needed_by
 from tercel.stores.memory import MemoryStore
+
+from .wording import edges_of, needs_of, options_of, queue_of, range_text, revised, row_of, task_of
 
 ENDS = {
     "exit": End.EXITED,
@@ -97,13 +105,11 @@ class Stage:
         words = event.split()
         match words:
             case ["submit", job, *options]:
-                self._submit(int(job), _options(options))
+                self._submit(int(job), options_of(options))
             case ["worker", name, "joins", *rest]:
                 self._join(name, rest)
             case [name, "reports", attempt, *rest]:
                 self._report(name, attempt, rest)
-            case [name, "reports", "as", *_]:
-                raise AssertionError(name)
             case [name, "starts", *attempts]:
                 self.machine.on_started(name, self._numbers(attempts), self.now)
             case [name, "returns", *attempts]:
@@ -113,7 +119,7 @@ class Stage:
             case [name, "says", "bye"]:
                 self.machine.on_bye(name, self.now)
             case [name, "gives", *options]:
-                self.machine.on_presence(name, WorkerState.AVAILABLE, _needs(_options(options)), self.now)
+                self.machine.on_presence(name, WorkerState.AVAILABLE, needs_of(options_of(options)), self.now)
             case [name, "is", "draining"]:
                 capacity = self.machine.workers[name].capacity
                 self.machine.on_presence(name, WorkerState.DRAINING, capacity, self.now)
@@ -122,9 +128,21 @@ class Stage:
             case ["cancel", selector]:
                 job, tasks = self._select(selector)
                 self.machine.on_cancel(job, tasks, "cancelled by ada", self.now)
+            case ["retry", "all", selector]:
+                self._retry(selector, finished_too=True)
             case ["retry", selector]:
-                job, tasks = self._select(selector)
-                self.machine.on_retry(job, tasks, self.now)
+                self._retry(selector)
+            case ["hold", selector]:
+                self.machine.on_hold(*self._select(selector))
+            case ["release", selector]:
+                self.machine.on_release(*self._select(selector), self.now)
+            case ["revise", id, *options]:
+                job = self.machine.jobs[int(id)]
+                self.machine.revise(job, revised(job.row.spec, options_of(options)))
+            case ["queue", name, *options]:
+                self.machine.on_queue_set(queue_of(name, options_of(options)))
+            case ["remove", "queue", name]:
+                self.machine.on_queue_removed(name)
             case ["wait", seconds]:
                 self.now += float(seconds.removesuffix("s"))
             case ["the", "manager", "restarts"]:
@@ -134,37 +152,61 @@ class Stage:
                 raise AssertionError(f"no such event: {event}")
 
     def _submit(self, id: int, options: dict[str, str]) -> None:
-        ranges, max_running = parse_array(options.get("tasks", "0"))
-        spec = JobSpec(
-            argv=("work",),
-            cpus=float(options.get("cpus", "1")),
-            mem_bytes=int(options.get("mem", "0")),
-            priority=int(options.get("priority", "1000")),
-            retries=int(options.get("retries", "0")),
-        )
-        row = JobRow(
-            id=id,
-            owner="ada",
-            spec=spec,
-            ranges=tuple(ranges),
-            max_running=max_running,
-            submitted_at=self.now,
-        )
-        self.store.write([JobAdded(row)])
+        row, edges = row_of(id, options, self.now), edges_of(id, options)
+        self.store.write([JobAdded(row, edges=edges)])
         self.store.commit()
-        self.machine.on_accepted(row)
+        with self._known(needed_by(LiveJob(row, [], [], [], {}, edges=list(edges)))):
+            self.machine.on_accepted(row, edges, self.now)
+
+    @contextmanager
+    def _known(self, needed: Iterable[int]) -> Iterator[None]:
+        """The machine knows these jobs meanwhile, also if they have ended."""
+        pinned = sorted(set(needed))
+        for id in pinned:
+            self.machine.pin(id)
+            if (live := self.store.live(id)) is not None:
+                self.machine.remember(live)
+        yield
+        for id in pinned:
+            self.machine.unpin(id)
+
+    def _retry(self, selector: str, finished_too: bool = False) -> None:
+        chosen = parse_selector(selector)
+        with self._reopened(chosen.first) as job:
+            tasks = IntervalSet(job.row.ranges if chosen.tasks is None else chosen.tasks)
+            self.machine.on_retry(job, tasks, self.now, finished_too)
+        todo, seen = deque([chosen.first]), {chosen.first}
+        while todo:  # as the manager's requests.py does
+            for id in self.store.dependents(todo.popleft()):
+                more = 0
+                if id not in self.machine.jobs:
+                    with self._reopened(id) as job:
+                        more = self.machine.on_retry(job, job.skipped.copy(), self.now)
+                if more or id not in seen:
+                    seen.add(id)
+                    todo.append(id)
+
+    @contextmanager
+    def _reopened(self, id: int) -> Iterator[Job]:
+        if (job := self.machine.jobs.get(id)) is not None:
+            yield job
+            return
+        live = self.store.live(id)
+        assert live is not None
+        with self._known(needed_by(live)):
+            yield self.machine.restore(live)
 
     def _join(self, name: str, rest: list[str]) -> None:
         at = rest.index("holding") if "holding" in rest else len(rest)
-        options = _options(rest[:at])
+        options = options_of(rest[:at])
         held = []
         for part in " ".join(rest[at + 1 :]).split(","):
             if part.strip():
                 attempt, how = part.split()
-                job, task = _task(attempt)
+                job, task = task_of(attempt)
                 number = self._attempts[attempt]
                 held.append(Held(job, task, number, started=how != "waiting", ended=how == "ended"))
-        info = WorkerInfo(node=name, capacity=_needs(options))
+        info = WorkerInfo(node=name, capacity=needs_of(options))
         self.machine.on_hello(name, f"pid {options.get('pid', '1')}", info, held, self.now)
 
     def _report(self, name: str, attempt: str, rest: list[str]) -> None:
@@ -177,7 +219,7 @@ class Stage:
             named, rest = rest[1], rest[2:]
         how = rest[0].rstrip(":")
         code = int(rest[1]) if how in ("exit", "signal") else 0
-        job, task = _task(named)
+        job, task = task_of(named)
         number = self._attempts.get(attempt, 999 << 32)
         note = " ".join(rest[1:]) if how == "refused" else ""
         report = Report(job, task, number, ENDS[how], code, self.now - wall_s, wall_s, 0.0, 0, note)
@@ -188,13 +230,7 @@ class Stage:
 
     def _select(self, selector: str) -> tuple[Job, IntervalSet]:
         chosen = parse_selector(selector)
-        job = self.machine.jobs.get(chosen.first)
-        if job is None:
-            row = self.store.job(chosen.first)
-            assert row is not None
-            live = self.store.live(row.id)
-            assert live is not None
-            job = self.machine.restore(live)
+        job = self.machine.jobs[chosen.first]
         return job, IntervalSet(job.row.ranges if chosen.tasks is None else chosen.tasks)
 
     # -- what is told -------------------------------------------------------------------------------------
@@ -215,14 +251,17 @@ class Stage:
                     f"{self._names[outcome.report.attempt]} lost on {outcome.worker}: {outcome.report.note}"
                 )
             case JobRevised(job, spec, held):
-                ranges = ",".join(_range(first, last) for first, last in held)
-                return f"job {job} revised: priority {spec.priority}" + (f", {ranges} held" if held else "")
+                ranges = ",".join(range_text(first, last) for first, last in held)
+                asks = f"priority {spec.priority}, {spec.cpus:g} cpus, {spec.mem_bytes} mem"
+                return f"job {job} revised: {asks}" + (f"; {ranges} held" if held else "")
             case QueueSet(queue):
                 return f"queue {queue.name} set"
+            case QueueRemoved(name):
+                return f"queue {name} removed"
             case SpanConcluded(job, first, last, state, _, reason):
-                return f"{job}.{_range(first, last)} {state}: {reason}"
+                return f"{job}.{range_text(first, last)} {state}: {reason}"
             case Reopened(job, ranges):
-                return f"{job}.{','.join(_range(first, last) for first, last in ranges)} reopened"
+                return f"{job}.{','.join(range_text(first, last) for first, last in ranges)} reopened"
             case JobEnded(job, _, finished, failed, cancelled):
                 return f"job {job} ended: {finished} finished, {failed} failed, {cancelled} cancelled"
             case JobResumed(job):
@@ -252,7 +291,7 @@ class Stage:
     def _attempts_of(self, lease: Lease) -> str:
         for at, task in enumerate(range(lease.first, lease.last + 1)):
             if lease.id + at not in self._names:
-                letters = sum(1 for name in self._attempts if _task(name) == (lease.job, task))
+                letters = sum(1 for name in self._attempts if task_of(name) == (lease.job, task))
                 name = f"{lease.job}.{task}{'abcdefghijklmnopqrstuvwxyz'[letters]}"
                 self._names[lease.id + at] = name
                 self._attempts[name] = lease.id + at
@@ -264,16 +303,23 @@ class Stage:
     # -- what is asked ------------------------------------------------------------------------------------
 
     def explain(self, task: str) -> str:
-        id, number = _task(task)
+        id, number = task_of(task)
         job = self.machine.jobs[id]
         flight = job.flights.get(number)
         if flight is not None:
             return why_under_way(flight, self.now)
-        return why_ready(self.machine, job, self.now)
+        match job.state_of(number):
+            case TaskState.WAITING:
+                return why_waiting(self.machine, job, number, self.now)
+            case TaskState.PAUSED:
+                return why_paused(job)
+            case TaskState.READY:
+                return why_ready(self.machine, job, self.now)
+        return f"has ended: {job.state_of(number)}"
 
     def state(self, what: str) -> str:
         if re.fullmatch(r"\d+\.\d+", what):
-            id, number = _task(what)
+            id, number = task_of(what)
             job = self.machine.jobs.get(id)
             if job is not None:
                 return str(job.state_of(number))
@@ -302,20 +348,3 @@ def rewritten(path: Path) -> str:
             case _:
                 told.append(line)
     return "\n".join(told) + "\n"
-
-
-def _options(words: list[str]) -> dict[str, str]:
-    return dict(word.split("=") for word in words)
-
-
-def _needs(options: dict[str, str]) -> Needs:
-    return Needs(round(float(options.get("cpus", "1")) * 1000), int(options.get("mem", "0")))
-
-
-def _task(name: str) -> tuple[int, int]:
-    job, _, task = name.rstrip("abcdefghijklmnopqrstuvwxyz").partition(".")
-    return int(job), int(task)
-
-
-def _range(first: int, last: int) -> str:
-    return f"{first}" if first == last else f"{first}-{last}"

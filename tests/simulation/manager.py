@@ -127,15 +127,13 @@ class SimManager:
         """Those behind it that have ended, as requests.py does."""
         todo, seen = [id], {id}
         while todo:
-            for behind in self.world.store.dependents(todo.pop()):
-                if behind in seen:
-                    continue
-                seen.add(behind)
-                todo.append(behind)
-                if behind not in self.machine.jobs:
-                    job = self._reopen(behind)
-                    if job is not None:
-                        self.machine.on_retry(job, job.skipped.copy(), self.world.now)
+            for behind in self.world.store.dependents(todo.pop(0)):
+                more = 0
+                if behind not in self.machine.jobs and (job := self._reopen(behind)) is not None:
+                    more = self.machine.on_retry(job, job.skipped.copy(), self.world.now)
+                if more or behind not in seen:
+                    seen.add(behind)
+                    todo.append(behind)
 
     def _reopen(self, id: int) -> Job | None:
         store = self.world.store

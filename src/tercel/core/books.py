@@ -12,6 +12,7 @@ from tercel.core import graph
 from tercel.core.changes import Change, JobEnded, LeaseClosed, Leased, LiveJob, Loaded
 from tercel.core.dispatch import Dispatcher, cost_of
 from tercel.core.effects import Effect, JobDone, Offered, Progressed
+from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job, LeaseBook, Worker
 from tercel.core.model import JobRow, Lease, Needs, QueueRow
 from tercel.core.ready import ReadyQueue, rank
@@ -79,6 +80,8 @@ class Books:
     def restore(self, live: LiveJob) -> Job:
         """A job as the store has it; also one that had ended and is about to be retried."""
         job = self.past.pop(live.job.id, None) or self._remembered(live)
+        job.queue = self.queue_of(job.row)  # the one it knew may have been removed since
+        job.user = job.queue.user(job.row.owner)
         self._enter(job)
         return job
 
@@ -192,6 +195,9 @@ class Books:
         flight.recalled = False
         flight.job.strays.setdefault(flight.task, []).append(flight)
         self._strays[flight.attempt] = flight
+        if (since := flight.lease.timed_from) is not None:  # nobody pays for what may not run any more
+            for account in (flight.job.queue.account, flight.job.user):
+                account.close(flight.lease.needs.millicpus / 1000, since)
 
     def _find_stray(self, job: Job | None, task: int, attempt: int, worker: str) -> Flight | None:
         stray = self._strays.get(attempt)
@@ -199,8 +205,15 @@ class Books:
             return None
         return stray
 
-    def _forget_stray(self, stray: Flight) -> None:
+    def _no_stray(self, stray: Flight) -> None:
+        """It counts again, if only to be closed."""
         del self._strays[stray.attempt]
+        if (since := stray.lease.timed_from) is not None:
+            for account in (stray.job.queue.account, stray.job.user):
+                account.open(stray.lease.needs.millicpus / 1000, since)
+
+    def _forget_stray(self, stray: Flight) -> None:
+        self._no_stray(stray)
         others = stray.job.strays[stray.task]
         others.remove(stray)
         if not others:
@@ -208,7 +221,7 @@ class Books:
 
     def _conclude_strays(self, job: Job, task: int, again: bool) -> None:
         for stray in job.strays.pop(task, ()):
-            del self._strays[stray.attempt]
+            self._no_stray(stray)
             self._close(stray, again)
 
     def _close(self, flight: Flight, again: bool) -> None:
@@ -229,6 +242,15 @@ class Books:
         elif again:
             book.cut.append(flight.attempt)
             self._cut[book] = None
+
+    def _fence(self, job: Job, tasks: IntervalSet) -> None:
+        """Finished tasks are to run again: their attempts leave the leases that others keep open, as in `_close`."""
+        strays = (stray for strays in job.strays.values() for stray in strays)
+        for book in dict.fromkeys(flight.lease for flight in (*job.flights.values(), *strays)):
+            for row in book.rows:
+                for task in tasks.intersection(IntervalSet([(row.first, row.last)])):
+                    book.cut.append(row.id + task - row.first)
+                    self._cut[book] = None
 
     # -- queues and accounts ------------------------------------------------------------------------------
 
@@ -349,7 +371,7 @@ class Books:
     def _leave(self, job: Job) -> None:
         """It has ended: it stays known only to those who need it, or are about to."""
         self._account(job)
-        job.admitted = False
+        job.admitted = job.stands_back = False
         if job.queue.standing_back:
             self._admit_more(job.queue)
         if self.jobs.pop(job.id, None) is None:

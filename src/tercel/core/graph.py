@@ -25,20 +25,14 @@ Find = Callable[[int], Job | None]
 class Need:
     """One After of a job whose needed tasks have not all ended."""
 
-    __slots__ = ("after", "any_failed", "job", "left", "needed")
+    __slots__ = ("after", "job", "left", "needed")
 
     def __init__(self, after: After, job: Job, needed: Job) -> None:
         self.after = after
         self.job = job
         self.needed = needed
-        scope = IntervalSet(needed.row.ranges)
-        if after.tasks:
-            scope = scope.intersection(IntervalSet(after.tasks))
-        if after.each:
-            scope = scope.intersection(IntervalSet(job.row.ranges))
-        self.left = scope
+        self.left = self._scope()
         """Tasks of `needed` that have not ended as they should."""
-        self.any_failed = False
 
     @property
     def kind(self) -> AfterKind:
@@ -60,23 +54,31 @@ class Need:
             return self._behind(good), IntervalSet()
         if self.after.each:
             return bad, good
-        self.any_failed = self.any_failed or bool(bad)
         if self.left:
             return IntervalSet(), IntervalSet()
         whole = IntervalSet(self.job.row.ranges)
-        return (whole, IntervalSet()) if self.any_failed else (IntervalSet(), whole)
+        return (whole, IntervalSet()) if self._any_failed() else (IntervalSet(), whole)
+
+    def _any_failed(self) -> bool:
+        """As things stand at the end: a failure that was retried meanwhile is none."""
+        scope, needed = self._scope(), self.needed
+        return bool(scope.intersection(needed.failed)) or bool(scope.intersection(needed.cancelled))
 
     def reopened(self, tasks: IntervalSet) -> None:
-        """Tasks of `needed` are to run again, and had not been as they should be."""
-        if self.kind is AfterKind.OK:
-            return  # they are still in `left`
-        scope = IntervalSet(self.needed.row.ranges)
-        if self.after.tasks:
-            scope = scope.intersection(IntervalSet(self.after.tasks))
-        self.left.update(scope.intersection(tasks))
+        """Tasks of `needed` are to run again, however they had ended."""
+        self.left.update(self._scope().intersection(tasks))
 
     def waits(self, task: int) -> bool:
         return task in self.left if self.after.each else bool(self.left)
+
+    def _scope(self) -> IntervalSet:
+        """The tasks of `needed` that matter here."""
+        scope = IntervalSet(self.needed.row.ranges)
+        if self.after.tasks:
+            scope = scope.intersection(IntervalSet(self.after.tasks))
+        if self.after.each:
+            scope = scope.intersection(IntervalSet(self.job.row.ranges))
+        return scope
 
     def _behind(self, ended: IntervalSet) -> IntervalSet:
         if self.after.each:
@@ -124,8 +126,8 @@ def _attach_need(need: Need, tasks: IntervalSet, found: Attached) -> None:
         if broken := broken.intersection(tasks):
             found.broken.append((broken, why_broken(needed, unsuccessful, need)))
     if need.left:
-        needed.watchers.append(need)
-        need.job.after.append(need)
+        needed.watchers[need] = None
+        need.job.after[need] = None
         needed.dependents[need.job.id] = need.job
         if need.after.each:
             found.waiting.update(need.left.intersection(tasks))
@@ -150,15 +152,19 @@ def _attach_edge(job: Job, edge: Edge, find: Find, found: Attached) -> None:
                 # It is an arrow all the same: should that task be retried, this one waits for it again.
             else:
                 continue
-        needed.arrows.setdefault(number, []).append((job, task))
+        behind = needed.arrows.setdefault(number, {})
+        if (job.id, task) not in behind:  # said twice, it is one arrow all the same
+            behind[job.id, task] = job
+            job.unmet[task] = job.unmet.get(task, 0) + 1
         needed.dependents[job.id] = job
-        job.unmet[task] = job.unmet.get(task, 0) + 1
         found.waiting.add(task)
 
 
 def why_broken(needed: Job, unsuccessful: IntervalSet, need: Need) -> str:
     """For people: which task it was."""
     if need.kind is AfterKind.NOTOK:
+        if need.after.each:
+            return f"a failure of the task of the same number of job {needed.id}, which finished"
         return f"a failure of job {needed.id}, all of which finished"
     culprits = need.left.intersection(unsuccessful)
     if not culprits:
@@ -172,7 +178,7 @@ def why_broken(needed: Job, unsuccessful: IntervalSet, need: Need) -> str:
 def detach(job: Job, find: Find) -> set[int]:
     """The job has ended: nobody needs to tell it anything any more. Returns which jobs it had to do with."""
     for need in job.after:
-        need.needed.watchers.remove(need)
+        del need.needed.watchers[need]
     job.after.clear()
     if job.unmet:
         _remove_arrows(job, find)
@@ -183,28 +189,34 @@ def detach(job: Job, find: Find) -> set[int]:
 
 
 def _remove_arrows(job: Job, find: Find) -> None:
-    """Each list of them once, however many point to this job."""
-    spans: dict[int, IntervalSet] = {}
-    for _, other, first, last in job.edges:
-        spans.setdefault(other, IntervalSet()).add_range(first, last)
-    for other, numbers in spans.items():
-        if (needed := find(other)) is not None:
-            for number in numbers:
-                if (arrows := needed.arrows.get(number)) is not None:
-                    arrows[:] = [arrow for arrow in arrows if arrow[0] is not job]
+    """One by one: what others have to do with the same tasks costs nothing here."""
+    for task, other, first, last in job.edges:
+        needed = job if other == job.id else find(other)
+        if task in job.unmet and needed is not None:
+            for number in range(first, last + 1):
+                if (behind := needed.arrows.get(number)) is not None:
+                    behind.pop((job.id, task), None)
 
 
 def hopeless(job: Job, tasks: IntervalSet, find: Find) -> IntervalSet:
     """Those that could not run if all these were retried together: what they need is not among them."""
-    again, lost = tasks.copy(), IntervalSet()
-    while True:
-        more = IntervalSet()
-        for behind, _ in broken(job, again, find, again):
-            more.update(behind)
-        if not more:
-            return lost
-        lost.update(more)
-        again.difference_update(more)
+    lost = IntervalSet()
+    for chosen, _ in broken(job, tasks, find, tasks):
+        lost.update(chosen)
+    if not lost or not job.edges or job.row.spec.on_failure is OnFailure.RUN:
+        return lost
+    behind: dict[int, list[int]] = {}
+    for task, other, first, last in edges_of(job, tasks):
+        if other == job.id:
+            for number in range(first, last + 1):
+                behind.setdefault(number, []).append(task)
+    todo = list(lost)
+    while todo:
+        for task in behind.get(todo.pop(), ()):
+            if task not in lost:
+                lost.add(task)
+                todo.append(task)
+    return lost
 
 
 def broken(

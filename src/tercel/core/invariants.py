@@ -1,10 +1,8 @@
 """What must be true of a machine at every moment (DESIGN.md section 3). Tests and simulation call `violations`."""
 
-from collections.abc import Iterator
-
 from tercel.core.books import EPOCH_BITS
 from tercel.core.intervals import IntervalSet
-from tercel.core.ledger import Flight, Job
+from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 
 
@@ -43,19 +41,13 @@ def _queues(machine: Machine) -> list[str]:
                 found.append(f"queue {queue.name}: miscounts what is under way of {name}")
         timed = sum(
             flight.lease.needs.millicpus / 1000
-            for flight in _all_flights(machine)
-            if flight.job.queue is queue and flight.lease.timed_from is not None
+            for job in jobs
+            for flight in job.flights.values()
+            if flight.lease.timed_from is not None
         )
         if abs(timed - queue.account.open_cpus) > 1e-6:
             found.append(f"queue {queue.name}: times what has ended, or not what has not")
     return found
-
-
-def _all_flights(machine: Machine) -> Iterator[Flight]:
-    for job in machine.jobs.values():
-        yield from job.flights.values()
-        for strays in job.strays.values():
-            yield from strays
 
 
 def _job(machine: Machine, job: Job) -> list[str]:

@@ -179,7 +179,7 @@ class Job:
         self.due = 0.0
         """What is to be charged (or given back)."""
         # Needs: see graph.
-        self.after: list[Need] = []
+        self.after: dict[Need, None] = {}
         """What it waits for, as a whole or task by task."""
         self.edges: Sequence[Edge] = ()
         """What single tasks of it need, by task."""
@@ -187,10 +187,10 @@ class Job:
         """How many arrows to a task are not met, of those that have any."""
         self.delayed: dict[int, float] = {}
         """When the next try of a task is due that waits for that."""
-        self.watchers: list[Need] = []
+        self.watchers: dict[Need, None] = {}
         """Needs of others that wait for tasks of this one."""
-        self.arrows: dict[int, list[tuple[Job, int]]] = {}
-        """Tasks that wait for a task of this one."""
+        self.arrows: dict[int, dict[tuple[int, int], Job]] = {}
+        """Tasks that wait for a task of this one: by that task, then by their job's id and their number."""
         self.dependents: dict[int, Job] = {}
         """All unfinished jobs that have to do with this one in such a way."""
 

@@ -101,6 +101,7 @@ class Machine(Joining):
             if job.row.ended_at is not None:
                 self.changes.append(JobResumed(job.id))
                 job.row = msgspec.structs.replace(job.row, ended_at=None)
+            self._fence(job, again.intersection(job.finished))
             self._reopen(job, again)
             self._wait_again(job, again, now)
             self._revive_behind(job, again, now)

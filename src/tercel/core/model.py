@@ -1,5 +1,6 @@
 """What a job, a report, an outcome and a worker's description are: plain values, frozen where they travel."""
 
+from decimal import Decimal
 from enum import StrEnum
 
 import msgspec
@@ -155,7 +156,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if not self.max_fails:
             return None
         if self.max_fails.endswith("%"):
-            return int(tasks * float(self.max_fails[:-1]) / 100)
+            return int(tasks * Decimal(self.max_fails[:-1]) / 100)
         return int(self.max_fails)
 
     @property

@@ -16,7 +16,7 @@ MAX_EDGES = 10_000_000
 MAX_CAP = 2**31
 MAX_WEIGHT = 1e6
 
-_MAX_FAILS = re.compile(r"(\d{1,9})|(\d{1,3}(?:\.\d{1,6})?)%")
+_MAX_FAILS = re.compile(r"([0-9]{1,9})|([0-9]{1,3}(?:\.[0-9]{1,6})?)%")
 _QUEUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 
 
@@ -80,17 +80,35 @@ def edges_of(
     if len(edges) > MAX_EDGES:
         raise UsageError(f"{len(edges):,} edges; at most {MAX_EDGES:,} per job", "edges")
     tasks = IntervalSet(ranges)
+    arrows = 0
     for task, job, first, last in edges:
         if task not in tasks or not 0 <= first <= last or job < 0:
             raise UsageError(
                 f"edges: [{task}, {job}, {first}, {last}] is not [task, job, first, last]", "edges"
             )
-        if job == 0 and not IntervalSet([(first, last)]).intersection(tasks):
-            raise UsageError(f"edges: task {task} needs task {first}, which the job does not have", "edges")
+        arrows += last - first + 1
+        if job == 0:
+            _check_own(task, first, last, tasks)
+    if arrows > MAX_EDGES:
+        raise UsageError(
+            f"edges: tasks need {arrows:,} others, counted one by one; at most {MAX_EDGES:,} per job: "
+            "what needs very many tasks is better a job of its own that waits (after)",
+            "edges",
+        )
     if cycle := check_edges(edges, 0, ranges):
         told = " -> ".join(map(str, cycle if len(cycle) <= 12 else [*cycle[:11], "…", cycle[-1]]))
         raise UsageError(f"tasks of the job wait for one another in a circle: {told}", "edges")
     return tuple(sorted([*edges, *_named_by_calls(calls or ())]))
+
+
+def _check_own(task: int, first: int, last: int, tasks: IntervalSet) -> None:
+    """Who needs a task that there is not would wait for ever."""
+    if first in tasks and last == first:
+        return
+    there = IntervalSet([(first, last)]).intersection(tasks).ranges()
+    if there != [(first, last)]:
+        missing = there[0][1] + 1 if there and there[0][0] == first else first
+        raise UsageError(f"edges: task {task} needs task {missing}, which the job does not have", "edges")
 
 
 def _named_by_calls(calls: Iterable[Call]) -> Iterable[Edge]:

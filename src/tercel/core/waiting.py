@@ -41,6 +41,8 @@ class Waiting(Books):
             watched.difference_update(IntervalSet((task, task) for task in sorted(job.flights)))
         found = graph.attach(job, job.edges, watched, self.find)
         _move(job.ready, job.waiting, found.waiting)
+        for tasks, _ in found.broken:
+            _move(job.ready, job.waiting, tasks)  # if for nothing else, then for their end
         if job.held:
             _move(job.ready, job.paused, job.held)
             _move(job.waiting, job.paused, job.held)
@@ -80,8 +82,8 @@ class Waiting(Books):
                 if broken:
                     skips.add(need.job, broken, why or graph.why_broken(job, unsuccessful, need))
                 if not need.left:
-                    job.watchers.remove(need)
-                    need.job.after.remove(need)
+                    del job.watchers[need]
+                    del need.job.after[need]
             if job.arrows:
                 self._follow_arrows(job, finished, unsuccessful, why, skips, touched)
         for job, tasks, why in skips.all():
@@ -111,7 +113,7 @@ class Waiting(Books):
             good.update(unsuccessful)
         free: dict[int, tuple[Job, IntervalSet]] = {}
         for task in members_among(job.arrows, good):
-            for other, waiting in job.arrows.pop(task):
+            for (_, waiting), other in job.arrows.pop(task).items():
                 left = other.unmet.get(waiting, 0) - 1
                 if left > 0:
                     other.unmet[waiting] = left
@@ -125,7 +127,7 @@ class Waiting(Books):
             # Their arrows stay: should they be retried, all is as before.
             for task in members_among(job.arrows, unsuccessful):
                 how = "failed" if task in job.failed else "was cancelled"
-                for other, waiting in job.arrows[task]:
+                for (_, waiting), other in job.arrows[task].items():
                     skips.add(
                         other, IntervalSet([(waiting, waiting)]), why or f"{job.id}.{task}, which {how}"
                     )
@@ -141,6 +143,8 @@ class Waiting(Books):
         """Those of the tasks that have something to wait for."""
         unmet = IntervalSet()
         for need in job.after:
+            if len(unmet) == len(tasks):
+                return unmet  # a job may have thousands of needs, and hears of each
             if need.left:
                 unmet.update(tasks.intersection(need.left) if need.after.each else tasks)
         for told in (job.unmet, job.delayed):
@@ -202,8 +206,10 @@ class Waiting(Books):
 
     def _wait_again(self, job: Job, tasks: IntervalSet, now: float) -> None:
         """Ready tasks that may have unmet needs: those wait, or are skipped."""
-        _move(job.ready, job.waiting, self._unmet(job, tasks))
-        if broken := graph.broken(job, tasks, self.find):
+        broken = graph.broken(job, tasks, self.find)
+        for resting in (self._unmet(job, tasks), *(behind for behind, _ in broken)):
+            _move(job.ready, job.waiting, resting)
+        if broken:
             self._skip_all(job, broken, now)
         if job.id in self.jobs:
             self._settle_or_end(job, now)
@@ -238,7 +244,7 @@ class Waiting(Books):
                 chosen = need.job.skipped.intersection(tasks) if need.after.each else need.job.skipped
                 behind.setdefault(need.job.id, (need.job, IntervalSet()))[1].update(chosen)
             for task in members_among(job.arrows, tasks):
-                for other, waiting in job.arrows[task]:
+                for (_, waiting), other in job.arrows[task].items():
                     if waiting in other.skipped and self.jobs.get(other.id) is other:
                         behind.setdefault(other.id, (other, IntervalSet()))[1].add(waiting)
             for other, chosen in behind.values():

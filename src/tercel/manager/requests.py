@@ -78,17 +78,20 @@ async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
 
 
 async def _revive(manager: Manager, retried: Iterable[int]) -> None:
-    """Jobs that have ended because what they needed failed: they wait again. The others the machine finds itself."""
+    """Jobs that have ended because what they needed failed: they wait again. The others the machine finds itself.
+
+    One that needs several may be met before the last of those waits again: it is looked at once more after that.
+    """
     todo, seen = deque(retried), set(retried)
     while todo:
         for id in await asyncio.to_thread(manager.store.dependents, todo.popleft()):
-            if id in seen:
-                continue
-            seen.add(id)
+            more = 0
             if id not in manager.machine.jobs:
                 async with _reopened(manager, id) as job:
-                    manager.machine.on_retry(job, job.skipped.copy(), manager.clock())
-            todo.append(id)
+                    more = manager.machine.on_retry(job, job.skipped.copy(), manager.clock())
+            if more or id not in seen:
+                seen.add(id)
+                todo.append(id)
 
 
 async def hold(manager: Manager, who: Identity, selection: Selection) -> int:

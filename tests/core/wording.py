@@ -1,0 +1,115 @@
+"""How the stories of `transcript` write down jobs, queues and tasks.
+
+submit 2 tasks=0-3%2 cpus=1 mem=0 priority=1000 owner=bob queue=lab flow=1 hold=yes
+         after=ok:1,any:1.0-3,notok:1,each:1,each-any:1,each-notok:1      of which all are needed
+         edges=1>0,2>0,3>7.0-4                                        task 1 needs task 0, 3 needs tasks of job 7
+         on_failure=run|stop max_fails=1 retries=2 backoff=10s retry_on=75:5:30s,9:0:0s
+"""
+
+import msgspec
+
+from tercel.core.changes import Edge
+from tercel.core.commands import parse_array
+from tercel.core.intervals import Range
+from tercel.core.model import After, AfterKind, JobRow, JobSpec, Needs, OnFailure, QueueRow, RetryRule
+
+
+def options_of(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=") for word in words)
+
+
+def needs_of(options: dict[str, str]) -> Needs:
+    return Needs(round(float(options.get("cpus", "1")) * 1000), int(options.get("mem", "0")))
+
+
+def task_of(name: str) -> tuple[int, int]:
+    job, _, task = name.rstrip("abcdefghijklmnopqrstuvwxyz").partition(".")
+    return int(job), int(task)
+
+
+def range_text(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first}-{last}"
+
+
+def row_of(id: int, options: dict[str, str], now: float) -> JobRow:
+    ranges, max_running = parse_array(options.get("tasks", "0"))
+    return JobRow(
+        id=id,
+        owner=options.get("owner", "ada"),
+        spec=spec_of(options),
+        ranges=tuple(ranges),
+        max_running=max_running,
+        submitted_at=now,
+        flow=int(options.get("flow", "0")),
+        held=tuple(ranges) if "hold" in options else (),
+    )
+
+
+def spec_of(options: dict[str, str]) -> JobSpec:
+    return JobSpec(
+        argv=("work",),
+        cpus=float(options.get("cpus", "1")),
+        mem_bytes=int(options.get("mem", "0")),
+        priority=int(options.get("priority", "1000")),
+        retries=int(options.get("retries", "0")),
+        backoff_s=_seconds(options.get("backoff", "0s")),
+        retry_rules=tuple(_retry_rule(text) for text in _parts(options, "retry_on")),
+        max_fails=options.get("max_fails", ""),
+        queue=options.get("queue", ""),
+        after=tuple(_after(text) for text in _parts(options, "after")),
+        on_failure=OnFailure(options.get("on_failure", "skip")),
+    )
+
+
+def revised(spec: JobSpec, options: dict[str, str]) -> JobSpec:
+    numbers = {"priority": int, "cpus": float, "mem": int}
+    fields = {"mem_bytes" if name == "mem" else name: numbers[name](text) for name, text in options.items()}
+    return msgspec.structs.replace(spec, **fields)
+
+
+def queue_of(name: str, options: dict[str, str]) -> QueueRow:
+    numbers = {field: int(options.get(field, "0")) for field in ("max_running", "max_queued", "user_max")}
+    paused = f"paused by {options['paused']}" if "paused" in options else ""
+    return QueueRow(
+        name=name, owner="ada", weight=float(options.get("weight", "1")), paused=paused, **numbers
+    )
+
+
+def edges_of(id: int, options: dict[str, str]) -> tuple[Edge, ...]:
+    found = []
+    for text in _parts(options, "edges"):
+        task, _, needed = text.partition(">")
+        job, dot, numbers = needed.rpartition(".")
+        first, last = _range(numbers)
+        found.append((int(task), int(job) if dot else id, first, last))
+    return tuple(sorted(found))
+
+
+def _after(text: str) -> After:
+    how, _, needed = text.partition(":")
+    job, _, tasks = needed.partition(".")
+    kind = how.removeprefix("each").removeprefix("-") or "ok"
+    return After(
+        job=int(job),
+        kind=AfterKind(kind),
+        each=how.startswith("each"),
+        tasks=(_range(tasks),) if tasks else (),
+    )
+
+
+def _retry_rule(text: str) -> RetryRule:
+    codes, retries, backoff = text.split(":")
+    return RetryRule(codes=(int(codes),), retries=int(retries), backoff_s=_seconds(backoff))
+
+
+def _parts(options: dict[str, str], name: str) -> list[str]:
+    return options[name].split(",") if name in options else []
+
+
+def _range(text: str) -> Range:
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+def _seconds(text: str) -> float:
+    return float(text.removesuffix("s"))
