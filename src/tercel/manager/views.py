@@ -12,6 +12,8 @@ from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job, Worker
 from tercel.core.model import End, JobRow, JobSpec, Outcome
 from tercel.core.points import item_point
+from tercel.core.rules import edges_of
+from tercel.core.scripts import typed
 from tercel.core.selectors import task_name
 from tercel.core.states import TERMINAL, TaskState
 from tercel.manager import finding, logs
@@ -33,6 +35,8 @@ from tercel.wire.api import (
 
 LISTED_ARRAY = 1000
 """Characters of a job's array in a list of jobs: there may be a thousand of a megabyte each."""
+LISTED_NEEDS = 100
+"""What a job waits for, there."""
 PAGE_OUTPUT_BYTES = 4 * 2**20
 """Outputs on one page of tasks: one that would make it larger begins the next page."""
 
@@ -52,9 +56,10 @@ def counts(row: JobRow, job: Job | None) -> Counts:
     )
 
 
-def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> JobView:
+def job_view(manager: Manager, row: JobRow, *, listed: bool = False) -> JobView:
     spec = row.spec
-    command = shlex.join(spec.argv) if spec.argv else spec.line
+    array_most, after_most = (LISTED_ARRAY, LISTED_NEEDS) if listed else (None, None)
+    command = shlex.join(typed(spec.argv)) if spec.argv else spec.line
     if spec.function is not None:
         command = f"{spec.function.name or 'function'}(…)"
     if row.has_lines and not spec.template:
@@ -75,6 +80,10 @@ def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> Jo
         time_limit_s=spec.time_limit_s,
         retries=spec.retries,
         cwd=spec.cwd,
+        queue=spec.queue or row.owner,
+        flow=row.flow,
+        after=list(spec.after[:after_most]),
+        max_fails=spec.max_fails,
         template=spec.template,
         grid=str(spec.grid)[:1000] if spec.grid is not None else "",
         points=spec.grid.count if spec.grid is not None else 0,
@@ -84,16 +93,23 @@ def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> Jo
 def submission(store: Store, row: JobRow) -> Submission:
     """What would make another job like it."""
     live = store.live(row.id)
-    own = [edge for edge in live.edges if edge[1] == row.id] if live is not None else []
+    edges = live.edges if live is not None else []
     fields = {name: getattr(row.spec, name) for name in JobSpec.__struct_fields__}
     first, last = row.ranges[0][0], row.ranges[-1][1]
     texts = store.lines(row.id, first, last) if row.has_lines else None
+    calls = store.calls(row.id, first, last) if row.spec.function is not None else None
+    named = set(edges_of((), calls, row.ranges))
     return Submission(
         **fields,
         lines=texts if not row.spec.template else None,
         items=texts if row.spec.template else None,
-        calls=store.calls(row.id, first, last) if row.spec.function is not None else None,
-        edges=[(task, 0, low, high) for task, _, low, high in own] or None,
+        calls=calls,
+        edges=[
+            (task, 0 if job == row.id else job, low, high)
+            for task, job, low, high in edges
+            if (task, job, low, high) not in named
+        ]
+        or None,
     )
 
 
@@ -322,12 +338,10 @@ def _kept_bytes(outcome: Outcome) -> int:
 # -- explanations -----------------------------------------------------------------------------------------
 
 
-def explain_job(manager: Manager, row: JobRow) -> Explanation:
+async def explain_job(manager: Manager, row: JobRow) -> Explanation:
     job = manager.machine.jobs.get(row.id)
     if job is None:
-        total = counts(row, None)
-        text = f"ended: {total.finished:,} finished, {total.failed:,} failed, {total.cancelled:,} cancelled"
-        return Explanation(id=str(row.id), summary=text, reasons=[])
+        return await _explain_ended(manager, row)
     now = manager.clock()
     grouped: dict[tuple[TaskState, str], int] = {
         (state, text): count for state, count, text in why_resting(manager.machine, job, now)
@@ -346,6 +360,25 @@ def explain_job(manager: Manager, row: JobRow) -> Explanation:
     ]
     summary = "; ".join(f"{r.count:,} {r.state}: {r.text}" for r in reasons[:3])
     return Explanation(id=str(row.id), summary=summary, reasons=reasons)
+
+
+async def _explain_ended(manager: Manager, row: JobRow) -> Explanation:
+    """Of what did not finish, why the first one did not."""
+    total = counts(row, None)
+    summary = f"ended: {total.finished:,} finished, {total.failed:,} failed, {total.cancelled:,} cancelled"
+    reasons = []
+    whole = [(row.ranges[0][0], row.ranges[-1][1])]
+    for state, count in ((TaskState.FAILED, total.failed), (TaskState.CANCELLED, total.cancelled)):
+        if not count:
+            continue
+        for first in await asyncio.to_thread(
+            manager.store.outcomes, row.id, ranges=whole, states=[state], limit=1
+        ):  # none, if it is being retried
+            which = f"{task_name(row.id, first.report.task)}: " if row.task_count > 1 else ""
+            reasons.append(Reason(state=state, count=count, text=which + _how_it_ended(first)))
+    return Explanation(
+        id=str(row.id), summary="; ".join([summary, *(reason.text for reason in reasons)]), reasons=reasons
+    )
 
 
 async def explain_task(manager: Manager, row: JobRow, task: int) -> Explanation | None:
