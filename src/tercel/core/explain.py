@@ -17,7 +17,9 @@ SHOWN_NEEDS = 5
 def why_ready(machine: Machine, job: Job, now: float) -> str:
     """Why the ready tasks of a job are not under way."""
     if job.row.max_running and len(job.flights) >= job.row.max_running:
-        return f"its job runs at most {job.row.max_running} tasks at a time, and so many are under way"
+        return (
+            f"its job runs at most {_count(job.row.max_running, 'task')} at a time, and so many are under way"
+        )
     if reason := _held_back_by_queue(job):
         return reason
     online = [w for w in machine.workers.values() if w.online]
@@ -54,10 +56,10 @@ def _held_back_by_queue(job: Job) -> str:
             f"{queue.backlog:,}: this job comes when some of those have ended"
         )
     if row.max_running and queue.account.under_way >= row.max_running:
-        return f"its queue {row.name} runs at most {row.max_running:,} tasks at a time, and so many are under way"
+        return f"its queue {row.name} runs at most {_count(row.max_running, 'task')} at a time, and so many are under way"
     if row.user_max and job.user.under_way >= row.user_max:
         return (
-            f"its queue {row.name} runs at most {row.user_max:,} tasks of one user at a time, and so many of "
+            f"its queue {row.name} runs at most {_count(row.user_max, 'task')} of one user at a time, and so many of "
             f"{job.row.owner} are under way"
         )
     return ""
