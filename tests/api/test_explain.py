@@ -132,7 +132,20 @@ async def test_it_was_cancelled(house: House) -> None:
     await house.submit()
     await house.ask("POST", "/v1/cancel", json={"select": ["1"], "reason": "wrong data"})
     assert await house.explain("1.0") == f"cancelled by {getpass.getuser()}: wrong data"
-    assert await house.explain("1") == "ended: 0 finished, 0 failed, 1 cancelled"
+    assert await house.explain("1") == (
+        f"ended: 0 finished, 0 failed, 1 cancelled; cancelled by {getpass.getuser()}: wrong data"
+    )
+
+
+async def test_of_a_job_that_ended_badly_the_first_of_each_kind_is_told(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(array="4-9")
+    await worker.report(await worker.offered(), code=3)
+    await house.ask("POST", "/v1/cancel", json={"select": ["1"]})
+    await house.ended(1)
+    assert await house.explain("1") == (
+        f"ended: 0 finished, 1 failed, 5 cancelled; 1.4: exited with code 3; 1.5: cancelled by {getpass.getuser()}"
+    )
 
 
 async def test_a_job_is_explained_by_how_many_of_its_tasks_are_where_and_why(house: House) -> None:

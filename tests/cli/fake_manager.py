@@ -87,7 +87,7 @@ class FakeManager:
             def do_GET(self) -> None:
                 manager._answer(self, self.number)
 
-            do_POST = do_DELETE = do_GET
+            do_POST = do_PUT = do_DELETE = do_GET
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -57,6 +57,7 @@ def test_list_shows_aligned_columns_and_hides_control_characters(
             "NAME",
             "OWNER",
             "TASKS",
+            "WAITING",
             "READY",
             "RUNNING",
             "FINISHED",

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from tercel.core.points import CommandTemplate, item_values
+from tercel.core.scripts import typed
 from tercel.sdk.files import Draft
 
 FIRST = 10
@@ -25,9 +26,9 @@ def _commands(draft: Draft, numbers: Sequence[int]) -> Iterator[tuple[int, str]]
                 job.grid.point(number) if job.grid is not None else item_values((job.items or [])[number])
             )
             argv, line = template.command(values, number)
-            command = line if argv is None else shlex.join(draft.typed(argv))
+            command = line if argv is None else shlex.join(typed(argv))
         elif job.lines is not None:
             command = job.lines[number]
         else:
-            command = shlex.join(draft.typed(job.argv)) if job.argv else job.line
+            command = shlex.join(typed(job.argv)) if job.argv else job.line
         yield number, f"{command.rstrip()} {number}" if job.task_id_argument else command

@@ -195,7 +195,8 @@ class FlowRun(Run):
             return
         self.code = INTERRUPTED if self._signals.arrived else exit_code(tally.latest.values())
         for job, counts in tally.latest.items():
-            self._screen.emit({"event": "ended", "id": job, "counts": counts, "exit_code": self.code})
+            own = INTERRUPTED if self._signals.arrived else exit_code([counts])
+            self._screen.emit({"event": "ended", "id": job, "counts": counts, "exit_code": own})
         self._screen.note(f"{states(tally.total)} in {duration(time.monotonic() - began)}")
         before = "with `tercel up` running, " if self._served.embedded is not None else ""
         await say_failures_of(self._client, self._screen, tally.latest.items(), before=before)

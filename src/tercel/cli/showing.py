@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from tercel.cli.preview import first_commands
 from tercel.cli.screen import Screen
-from tercel.cli.words import Cell, count, cpus, duration, pairs, short, size, table
+from tercel.cli.words import Cell, count, cpus, duration, needs, pairs, short, size, table
+from tercel.core.scripts import typed
 from tercel.sdk.files import Draft
 from tercel.wire.api import Submission
 
@@ -33,12 +34,7 @@ def _show_draft(screen: Screen, draft: Draft) -> None:
         ("time limit", duration(job.time_limit_s) if job.time_limit_s else ""),
         ("queue", job.queue),
         ("retries", _retries(job)),
-        (
-            "after",
-            ", ".join(
-                f"{after.job} ({after.kind}{', task by task' if after.each else ''})" for after in job.after
-            ),
-        ),
+        ("after", short(needs(job.after), 400)),
         ("held", "until it is released" if job.hold else ""),
         ("directory", job.cwd or "an empty one of its own"),
         ("variables", ", ".join(job.env)),
@@ -92,6 +88,6 @@ def _needs(drafts: Sequence[Draft], draft: Draft) -> str:
 def _command(draft: Draft, width: int) -> str:
     job = draft.submission
     lines = job.lines or []
-    text = " ".join(draft.typed(job.argv)) or job.line or (lines[0] if lines else "")
+    text = " ".join(typed(job.argv)) or job.line or (lines[0] if lines else "")
     more = f" (and {count(len(lines) - 1, 'line')} more)" if len(lines) > 1 else ""
     return short(text, width) + more

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from tercel.core.intervals import IntervalSet
+from tercel.core.model import After
 from tercel.wire.api import Counts
 
 Cell = str | int
@@ -71,6 +72,16 @@ def states(counts: Counts) -> str:
         "cancelled": counts.cancelled,
     }
     return ", ".join(f"{number:,} {state}" for state, number in named.items() if number) or "no tasks"
+
+
+def needs(after: Sequence[After]) -> str:
+    """`37 (ok), 38.0-9 (any), 40 (ok, task by task)`: what a job waits for."""
+    return ", ".join(map(_need, after))
+
+
+def _need(after: After) -> str:
+    which = f".{ranges(IntervalSet(after.tasks))}" if after.tasks else ""
+    return f"{after.job}{which} ({after.kind}{', task by task' if after.each else ''})"
 
 
 def ranges(tasks: IntervalSet) -> str:

@@ -9,6 +9,7 @@ templates   commands with holes, and what is put there so that any text stays on
 grids       the points of a sweep, made when they are needed
 gridtext    what people write for values -> a grid
 points      a job of a template: each task's point and command
+scripts     scripts that travel with their job, as workers run them and as people call them
 selectors   37, 37.99, 37.0-9, last, all
 changes     what must be made durable, in domain verbs
 effects     what is to be done once it is

@@ -199,10 +199,11 @@ class Waiting(Books):
             return 0
         job.held.difference_update(free)
         resting = job.paused.intersection(free)
+        under_way = len(members_among(job.flights, free))
         _move(job.paused, job.ready, resting)
         self.revise(job, job.row.spec)
         self._wait_again(job, resting, now)
-        return len(free)
+        return len(resting) + under_way
 
     def _wait_again(self, job: Job, tasks: IntervalSet, now: float) -> None:
         """Ready tasks that may have unmet needs: those wait, or are skipped."""

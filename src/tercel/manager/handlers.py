@@ -79,7 +79,7 @@ async def get_jobs(call: Call) -> web.Response:
         wanted = [row for row in open_jobs if before is None or row.id < before]
         rows = heapq.nlargest(limit + 1, wanted, key=lambda row: row.id)
     shown = [await finding.standing(call.manager, call.who, row.id) for row in rows[:limit]]
-    found = [views.job_view(call.manager, row, array_most=views.LISTED_ARRAY) for row in shown]
+    found = [views.job_view(call.manager, row, listed=True) for row in shown]
     return answer(JobList(jobs=found, more=len(rows) > limit))
 
 
@@ -212,7 +212,7 @@ async def get_explain(call: Call) -> web.Response:
     await call.manager.settled()
     row = await finding.standing(call.manager, call.who, job, "task")
     if task is None:
-        return answer(explaining.explain_job(call.manager, row))
+        return answer(await explaining.explain_job(call.manager, row))
     explanation = await explaining.explain_task(call.manager, row, task)
     if explanation is None:
         raise NotFound(f"job {row.id} has no task {task}", "task")

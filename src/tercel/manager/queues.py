@@ -92,8 +92,10 @@ async def remove(manager: Manager, who: Identity, name: str) -> None:
         raise NotFound(f"there is no queue {name[:80]!r}: see `tercel queue list`", "queue")
     unfinished = sum(1 for job in manager.machine.jobs.values() if job.queue is queue)
     if unfinished:
+        jobs, them = ("job", "it") if unfinished == 1 else ("jobs", "them")
         raise UsageError(
-            f"queue {name} has {unfinished:,} unfinished jobs: let them end, or cancel them, first", "queue"
+            f"queue {name} has {unfinished:,} unfinished {jobs}: let {them} end, or cancel {them}, first",
+            "queue",
         )
     manager.machine.on_queue_removed(name)
     await _saved(manager)

@@ -5,7 +5,8 @@ pinned until it is known to the machine, so that it is not forgotten in between.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -56,19 +57,23 @@ async def submit_flow(manager: Manager, who: Identity, flow: Flow) -> FlowSubmit
     if flow.key:
         jobs = [msgspec.structs.replace(job, key=_key_of(flow.key, at)) for at, job in enumerate(jobs)]
     drafts = await _checked(jobs, of_flow=True)
-    return FlowSubmitted(jobs=await _submit(manager, who, drafts, _key_of(flow.key, 0) if flow.key else ""))
+    key = _key_of(flow.key, 0) if flow.key else ""
+    return FlowSubmitted(jobs=await _submit(manager, who, drafts, key, of_flow=True))
 
 
 def _key_of(key: str, number: int) -> str:
     return f"{key}/{number}"
 
 
-async def _submit(manager: Manager, who: Identity, drafts: list[_Draft], key: str) -> list[Submitted]:
+async def _submit(
+    manager: Manager, who: Identity, drafts: list[_Draft], key: str, of_flow: bool = False
+) -> list[Submitted]:
     """`key` is that of the first: they are stored together, so where it is, all are."""
     for number, draft in enumerate(drafts):
-        _check_key(draft.submission.key)
-        _check_needs(manager, who, drafts, number)
-        await _check_values(manager, who, draft.submission)
+        with _placed(draft.submission, number, of_flow):
+            _check_key(draft.submission.key)
+            _check_needs(manager, who, drafts, number)
+            await _check_values(manager, who, draft.submission)
     if not key:
         return [_submitted(row) for row in await _add(manager, who, drafts)]
     owned = (who.user, key)
@@ -105,18 +110,24 @@ async def _checked(submissions: Sequence[Submission], of_flow: bool = False) -> 
 def _check_all(submissions: Sequence[Submission], of_flow: bool) -> list[_Draft]:
     drafts = []
     for number, one in enumerate(submissions):
-        try:
+        with _placed(one, number, of_flow):
             ranges, max_running = check_spec(one, one.lines, items=one.items, calls=one.calls)
             check_rules(one)
             edges = edges_of(one.edges or (), one.calls, ranges)
-        except UsageError as error:
-            if of_flow:
-                raise UsageError(
-                    f"job {one.name or number + 1!r} of the flow: {error}", f"jobs[{number}].{error.field}"
-                ) from None
-            raise
         drafts.append(_Draft(one, ranges, max_running, edges))
     return drafts
+
+
+@contextmanager
+def _placed(one: Submission, number: int, of_flow: bool) -> Iterator[None]:
+    """What is wrong with a job of a flow is told with which job it is."""
+    try:
+        yield
+    except UsageError as error:
+        if not of_flow:
+            raise
+        text = f"job {one.name or number + 1!r} of the flow: {error}"
+        raise type(error)(text, f"jobs[{number}].{error.field}") from None
 
 
 def _listed(submission: Submission) -> int:
@@ -135,7 +146,7 @@ def _check_key(key: str) -> None:
 def _check_needs(manager: Manager, who: Identity, drafts: list[_Draft], number: int) -> None:
     """What it waits for exists, and is the caller's to see; and so does its queue."""
     draft = drafts[number]
-    _check_queue(manager, draft.submission.queue)
+    _check_queue(manager, who, draft.submission.queue)
     known: dict[int, IntervalSet] = {}
     for after in draft.submission.after:
         ranges = _ranges_of_need(manager, who, drafts, number, after, known)
@@ -160,8 +171,8 @@ def _check_needs(manager: Manager, who: Identity, drafts: list[_Draft], number: 
             raise UsageError(f"task {task} needs {job}.{first}, which does not exist", "edges")
 
 
-def _check_queue(manager: Manager, queue: str) -> None:
-    if queue and queue not in manager.machine.queues:
+def _check_queue(manager: Manager, who: Identity, queue: str) -> None:
+    if queue and queue != who.user and queue not in manager.machine.queues:
         names = sorted(name for name in manager.machine.queues)[:20]
         raise NotFound(
             f"there is no queue {queue!r}: {', '.join(names) or 'none'} (see `tercel queue list`)", "queue"
@@ -179,8 +190,8 @@ def _ranges_of_need(
     if after.job < 0:
         if -after.job > number:
             raise UsageError(
-                f"job {number + 1} of the flow waits for job {-after.job} of it, which comes after it: put needs first",
-                f"jobs[{number}].after",
+                f"it waits for job {-after.job} of its flow, which does not come before it: put needs first",
+                "after",
             )
         return IntervalSet(drafts[-after.job - 1].ranges)
     if after.job not in known:

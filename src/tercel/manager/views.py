@@ -11,6 +11,8 @@ from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job
 from tercel.core.model import End, JobRow, JobSpec, Outcome
 from tercel.core.points import item_point
+from tercel.core.rules import edges_of
+from tercel.core.scripts import typed
 from tercel.core.selectors import task_name
 from tercel.core.states import TERMINAL, TaskState
 from tercel.manager import finding, logs
@@ -26,6 +28,8 @@ from tercel.wire.api import (
 
 LISTED_ARRAY = 1000
 """Characters of a job's array in a list of jobs: there may be a thousand of a megabyte each."""
+LISTED_NEEDS = 100
+"""What a job waits for, there."""
 PAGE_OUTPUT_BYTES = 4 * 2**20
 """Outputs on one page of tasks: one that would make it larger begins the next page."""
 
@@ -45,9 +49,10 @@ def counts(row: JobRow, job: Job | None) -> Counts:
     )
 
 
-def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> JobView:
+def job_view(manager: Manager, row: JobRow, *, listed: bool = False) -> JobView:
     spec = row.spec
-    command = shlex.join(spec.argv) if spec.argv else spec.line
+    array_most, after_most = (LISTED_ARRAY, LISTED_NEEDS) if listed else (None, None)
+    command = shlex.join(typed(spec.argv)) if spec.argv else spec.line
     if spec.function is not None:
         command = f"{spec.function.name or 'function'}(…)"
     if row.has_lines and not spec.template:
@@ -68,6 +73,10 @@ def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> Jo
         time_limit_s=spec.time_limit_s,
         retries=spec.retries,
         cwd=spec.cwd,
+        queue=spec.queue or row.owner,
+        flow=row.flow,
+        after=list(spec.after[:after_most]),
+        max_fails=spec.max_fails,
         template=spec.template,
         grid=str(spec.grid)[:1000] if spec.grid is not None else "",
         points=spec.grid.count if spec.grid is not None else 0,
@@ -77,16 +86,23 @@ def job_view(manager: Manager, row: JobRow, array_most: int | None = None) -> Jo
 def submission(store: Store, row: JobRow) -> Submission:
     """What would make another job like it."""
     live = store.live(row.id)
-    own = [edge for edge in live.edges if edge[1] == row.id] if live is not None else []
+    edges = live.edges if live is not None else []
     fields = {name: getattr(row.spec, name) for name in JobSpec.__struct_fields__}
     first, last = row.ranges[0][0], row.ranges[-1][1]
     texts = store.lines(row.id, first, last) if row.has_lines else None
+    calls = store.calls(row.id, first, last) if row.spec.function is not None else None
+    named = set(edges_of((), calls, row.ranges))
     return Submission(
         **fields,
         lines=texts if not row.spec.template else None,
         items=texts if row.spec.template else None,
-        calls=store.calls(row.id, first, last) if row.spec.function is not None else None,
-        edges=[(task, 0, low, high) for task, _, low, high in own] or None,
+        calls=calls,
+        edges=[
+            (task, 0 if job == row.id else job, low, high)
+            for task, job, low, high in edges
+            if (task, job, low, high) not in named
+        ]
+        or None,
     )
 
 
@@ -259,14 +275,14 @@ def _ended_view(job: int, outcome: Outcome, texts: tuple[str, str] | None) -> Ta
         state=outcome.state,
         worker=outcome.worker,
         exit_code=report.code if report.end is End.EXITED and report.attempt else None,
-        why=_how_it_ended(outcome),
+        why=how_it_ended(outcome),
         attempts=[_attempt_view(outcome)] if report.attempt else [],
         stdout=out,
         stderr=err,
     )
 
 
-def _how_it_ended(outcome: Outcome) -> str:
+def how_it_ended(outcome: Outcome) -> str:
     report = outcome.report
     if not report.attempt:
         return report.note

@@ -20,6 +20,9 @@ def command(screen: Screen, select: tuple[str, ...], priority: int) -> None:
     """Give unfinished jobs another priority within their queue.
 
     SELECT is 37, 1-5, last or all: whole jobs.
+
+    \b
+    tercel reprioritise 37 --to 5
     """
     chosen = split(select)
 

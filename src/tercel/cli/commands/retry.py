@@ -42,7 +42,9 @@ def command(
         done = await client.retry(chosen, all=every, mem_bytes=mem_bytes, time_limit_s=time_limit_s)
         screen.emit({"retried": done.count})
         screen.tell(f"{count(done.count, 'task')} will run again")
-        if not done.count:
+        if not done.count and every:
+            screen.note("no chosen task has ended")
+        elif not done.count:
             screen.note("no chosen task has failed; cancelled ones run again if they are named, as in 37.0-9")
 
     talk(screen, ask)

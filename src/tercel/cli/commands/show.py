@@ -10,7 +10,7 @@ from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import PAGE, Chosen, each_task, existing, one_task, resolve
 from tercel.cli.talking import talk
-from tercel.cli.words import Cell, cpus, duration, ended, pairs, short, size, states, table
+from tercel.cli.words import Cell, cpus, duration, ended, needs, pairs, plain, short, size, states, table
 from tercel.core.errors import NotFound
 from tercel.core.intervals import IntervalSet
 from tercel.core.states import TaskState
@@ -111,9 +111,19 @@ def _job_facts(view: JobView) -> list[tuple[str, str]]:
         ("needs", f"{cpus(view.cpus)} cpus" + (f", {size(view.mem_bytes)}" if view.mem_bytes else "")),
         ("time limit", duration(view.time_limit_s) if view.time_limit_s else ""),
         ("retries", str(view.retries or "")),
+        ("most failures", view.max_fails),
+        ("queue", view.queue if view.queue != view.owner else ""),
         ("priority", str(view.priority)),
-        ("next", "`tercel explain` says why tasks wait" if ended(view.counts) < view.tasks else ""),
+        ("flow", f"{view.flow}" if view.flow else ""),
+        ("after", short(needs(view.after), 400)),
+        ("next", _next(view)),
     ]
+
+
+def _next(view: JobView) -> str:
+    if ended(view.counts) < view.tasks:
+        return f"`tercel explain {view.id}` says why tasks wait"
+    return f"`tercel explain {view.id}` says why tasks were cancelled" if view.counts.cancelled else ""
 
 
 def _task_lines(screen: Screen, view: TaskView) -> list[str]:
@@ -124,7 +134,10 @@ def _task_lines(screen: Screen, view: TaskView) -> list[str]:
         ("worker", view.worker),
         ("point", msgspec.json.encode(view.point).decode() if view.point is not None else ""),
     ]
-    lines = [f"{name.ljust(8)}{value}" for name, value in facts[:2]] + pairs(facts[2:])
+    width = max(len(name) for name, value in facts if value)
+    lines = [
+        f"{name.ljust(width)}  {value if name == 'state' else plain(value)}" for name, value in facts if value
+    ]
     if view.attempts:
         lines += ["", *table(ATTEMPTS, map(_attempt_row, view.attempts))]
     return lines

@@ -23,8 +23,6 @@ from tercel.sdk.files.sources import Given, Source, Words
 from tercel.sdk.files.sweeps import read_grid, values_of
 from tercel.wire.api import Submission
 
-SCRIPT_WORDS = 5
-
 
 class Draft(NamedTuple):
     """A checked job, ready to be handed in."""
@@ -38,12 +36,6 @@ class Draft(NamedTuple):
     """What was not taken as it was written."""
     step: str = ""
     """Of a flow: the step's name."""
-    script: str = ""
-    """The file whose text the first SCRIPT_WORDS words of argv carry, if it is a script."""
-
-    def typed(self, argv: Sequence[str]) -> list[str]:
-        """A command of this job as a user would type it."""
-        return [self.script, *argv[SCRIPT_WORDS:]] if self.script else list(argv)
 
     @property
     def tasks(self) -> int:
@@ -77,7 +69,7 @@ def make_draft(
     """Raises UsageError. `source` is blamed for what is missing; `grid` is one that was read otherwise."""
     fields: dict[str, object] = {}
     for name, given in words.items():
-        fields |= _field(name, given)
+        fields |= field_of(name, given)
     lines = _program(words, source, fields)
     items = _items(words.get("items_file"))
     grid = grid or _grid(words)
@@ -98,8 +90,8 @@ def make_draft(
     return Draft(submission, ranges, remarks=[remark for remark in said if remark])
 
 
-def _field(name: str, given: Given) -> dict[str, object]:
-    """The field of Submission that a key alone decides, if it does."""
+def field_of(name: str, given: Given) -> dict[str, object]:
+    """The field of Submission that a key alone decides, if it does. Raises UsageError."""
     key = BY_NAME[name]
     try:
         check(key.kind, given.value, given.path)

@@ -5,8 +5,8 @@
     #TERCEL --mem 4G             options as on the command line; they count more than #SBATCH ones
     ./fit.sh "$1"
 
-Directives end at the first line of commands. On the worker a line of shell writes the text into the attempt's sandbox
-and becomes its interpreter: exit codes and signals are the script's own.
+Directives end at the first line of commands. How it is started on the worker: tercel.core.scripts. Exit codes and signals
+are the script's own.
 """
 
 import re
@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from tercel.core.commands import MAX_ARGV_BYTES
 from tercel.core.errors import UsageError
-from tercel.sdk.files.drafts import SCRIPT_WORDS, Draft, lay_over, make_draft
+from tercel.core.scripts import in_template, starting
+from tercel.sdk.files.drafts import Draft, lay_over, make_draft
 from tercel.sdk.files.options import read_options
 from tercel.sdk.files.sbatch import Directive, read_sbatch
 from tercel.sdk.files.sources import Given, LineSource, Words
 
 _MARK = re.compile(r"#(TERCEL|SBATCH)(?:[ \t]+(.*)|$)")
-_SHELL = "/bin/sh"
 ROOM_BYTES = 4096
 """Of the arguments' limit kept for the line that starts the script, and for arguments."""
 
@@ -61,35 +61,12 @@ def read_script(file: str, text: str, arguments: Sequence[str], above: Words) ->
         if key in words:
             given = words[key]
             raise given.source.wrong(given.path, "the script itself is what is run: leave it out")
-    started = _starting(name, text)
-    assert len(started) == SCRIPT_WORDS
-    if (
-        "items_file" in words or "sweep" in words
-    ):  # the arguments have holes, and the script has braces of its own
-        started = [word.replace("{", "{{").replace("}", "}}") for word in started]
+    started = starting(name, text)
+    if "items_file" in words or "sweep" in words:
+        started = [in_template(word) for word in started]  # the holes are in the arguments
     words["command"] = Given([*started, *arguments], source, ())
     words.setdefault("name", Given(name[:256], source, ()))
-    return make_draft(words, source, ignored)._replace(script=file)
-
-
-def _starting(name: str, text: str) -> list[str]:
-    """What a worker runs. The text travels as an argument, which no shell reads; `$0` is the script's name.
-
-    The interpreter is started by name rather than by the kernel, because a sandbox may lie where nothing may be executed.
-    """
-    interpreter = " ".join(shlex.quote(word) for word in _interpreter(text))
-    line = (
-        'f=${TERCEL_SANDBOX:?}/.tercel; mkdir -p "$f" && f=$f/$0 && printf %s "$1" >"$f" && chmod u+x "$f" && shift '
-        f'&& exec {interpreter} "$f" "$@"; exit 126'
-    )
-    return [_SHELL, "-c", line, name, text]
-
-
-def _interpreter(text: str) -> list[str]:
-    """As the kernel reads #!: a path, and all that follows as one argument."""
-    first = text.partition("\n")[0].strip()
-    words = first[2:].strip().split(None, 1) if first.startswith("#!") else []
-    return words or [_SHELL]
+    return make_draft(words, source, ignored)
 
 
 def _comments(text: str) -> Iterator[tuple[int, str]]:
