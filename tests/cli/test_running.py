@@ -17,7 +17,7 @@ import pytest
 from tercel.cli import main
 from tercel.cli.outputs import BATCH_TASKS, labelled
 from tercel.core.states import TaskState
-from tercel.sdk import client as client_module
+from tercel.sdk import asking_events
 from tercel.wire import api
 from tests.cli.conftest import Tercel
 from tests.cli.fake_manager import FakeManager, Request, attempt, events, problem, stream, task
@@ -86,7 +86,7 @@ def test_a_page_that_ends_early_is_asked_on_for(tercel: Tercel, manager: FakeMan
 def test_nothing_is_shown_twice_or_lost_when_the_manager_restarts(
     tercel: Tercel, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "RECONNECT_MOST_S", 0.01)
+    monkeypatch.setattr(asking_events, "RECONNECT_MOST_S", 0.01)
     monkeypatch.setattr("tercel.cli.outputs.RETRY_AFTER_S", 0.01)
     manager.says("POST", "/v1/jobs", submitted(100))
     manager.says("GET", "/v1/jobs/37/tasks", problem(503, "starting"), outputs)

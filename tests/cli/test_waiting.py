@@ -7,8 +7,7 @@ import pytest
 from tercel.cli.screen import Screen
 from tercel.cli.waiting import Tally, say_why_nothing_runs
 from tercel.core.states import TaskState
-from tercel.sdk import AsyncClient
-from tercel.sdk import client as client_module
+from tercel.sdk import AsyncClient, asking_events
 from tercel.wire import api
 from tests.cli.conftest import Tercel
 from tests.cli.fake_manager import DROP, FakeManager, Request, events, job, task
@@ -16,7 +15,7 @@ from tests.cli.fake_manager import DROP, FakeManager, Request, events, job, task
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "RECONNECT_MOST_S", 0.01)
+    monkeypatch.setattr(asking_events, "RECONNECT_MOST_S", 0.01)
 
 
 def done(id: int = 37, **counts: int) -> api.Event:

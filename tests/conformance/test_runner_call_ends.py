@@ -17,7 +17,8 @@ import cloudpickle
 import pytest
 
 from tercel.core.model import End
-from tercel.runners import call_lane, pool, trees
+from tercel.runners import call_ends, call_lane, pool, trees
+from tercel.runners.call_process import InterpreterProcess
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import (
     Lifeline,
@@ -195,6 +196,46 @@ async def test_call_that_ignores_term_is_killed_after_the_grace(
     assert "0.3 s after TERM" in report.note
     await lifeline.dropped()
     await _others_go_on(runner, recorder, 2)
+
+
+async def test_signal_for_a_call_that_ends_in_that_moment_does_not_meet_the_next(
+    runner: SpawnerPool,
+    recorder: Recorder,
+    lifeline: Lifeline,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    path, go, sent = lifeline.path, tmp_path / "go", tmp_path / "sent"
+    really_signal = InterpreterProcess.signal
+
+    def until(flag: Path, held: bool) -> int:
+        if held:
+            hold(path)
+        while not flag.exists():
+            time.sleep(0.001)
+        return 4
+
+    def signal_late(self: InterpreterProcess, number: int) -> None:
+        """It was decided on; then the call ends by itself, and the interpreter does what it does next."""
+        if number == signal.SIGTERM:
+            go.touch()
+            while self.board.standing().attempt == 1 and not _waits(self):
+                pass
+        really_signal(self, number)
+        sent.touch()
+
+    monkeypatch.setattr(InterpreterProcess, "signal", signal_late)
+    runner.launch([call(until, go, True, kill_grace_s=30.0), call(until, sent, False, attempt=2)])
+    await lifeline.held()
+    runner.kill([1])
+    assert (await recorder.report(1)).end is End.CANCELLED
+    await _others_go_on(runner, recorder, 2)
+
+
+def _waits(process: InterpreterProcess) -> bool:
+    """For the lane: nothing runs, all is reported, and it sleeps."""
+    state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state == "S" and not process.board.standing().running and not process.waiting_reports()
 
 
 async def test_call_that_makes_an_end_of_itself_at_term_keeps_its_interpreter(
@@ -441,6 +482,33 @@ async def test_interpreter_that_cannot_start_for_the_jobs_variables_tells_its_la
     report = await run(runner, recorder, call(double, 1, env={"PYTHONHOME": "/no/such/place"}))
     assert report.end is End.INTERRUPTED
     assert "its interpreter was lost: " in report.note
+
+
+async def test_job_whose_interpreters_never_start_is_refused_after_some_tries_and_others_are_not(
+    runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
+    ends = []
+    for attempt in range(1, call_ends.TRIES + 1):
+        bad = call(double, 1, job=7, attempt=attempt, env={"PYTHONHOME": "/no/such/place"})
+        ends.append((await run(runner, recorder, bad)).end)
+        await run(runner, recorder, call(double, 4, job=8, attempt=100 + attempt))
+    assert ends == [End.INTERRUPTED] * (call_ends.TRIES - 1) + [End.REFUSED]
+    note = (await recorder.report(call_ends.TRIES)).note
+    assert "its interpreter was lost: " in note
+    assert "again and again" in note
+
+
+async def test_interpreters_that_are_killed_before_they_start_are_no_reason_to_refuse(
+    runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
+    dying = tmp_path / "python"
+    dying.write_text("#!/bin/sh\nkill -9 $$\n")
+    dying.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(dying))
+    for attempt in range(1, call_ends.TRIES + 2):
+        assert (await run(runner, recorder, call(double, 1, attempt=attempt))).end is End.INTERRUPTED
 
 
 async def test_variables_that_no_process_can_be_given_fail_only_their_job(

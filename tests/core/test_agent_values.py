@@ -196,6 +196,22 @@ def test_what_is_needed_stays_and_of_the_rest_what_was_used_last(monkeypatch: py
     assert values.take_dropped() == ["/a"], "c was used after it"
 
 
+def test_what_a_task_returned_goes_with_the_last_that_needs_it() -> None:
+    """It may be computed again, and be another value under the same key."""
+    values = Staging()
+    values.need(1, ["t3.1", "t3.2", "b7"])
+    values.need(2, ["t3.2"])
+    values.arrived("t3.1", b"1", 1)
+    values.arrived("t3.2", "/2", 1)
+    values.arrived("b7", b"7", 1)
+    values.release(1, ["t3.1", "t3.2", "b7"])
+    assert values.take_dropped() == []
+    values.release(2, ["t3.2"])
+    assert values.take_dropped() == ["/2"]
+    assert values.need(3, ["b7"])
+    assert not values.need(4, ["t3.1"])
+
+
 def test_memory_and_disk_have_limits_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "MEMORY_BYTES", 3)
     values = Staging()
@@ -208,7 +224,7 @@ def test_memory_and_disk_have_limits_of_their_own(monkeypatch: pytest.MonkeyPatc
     assert not values.need(3, ["a"])
 
 
-KEYS = st.sampled_from("abcdef")
+KEYS = st.sampled_from(["a", "b", "c", "t1", "t2", "t3"])
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("need"), st.sets(KEYS, min_size=1)),

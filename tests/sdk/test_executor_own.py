@@ -107,12 +107,12 @@ def test_a_large_function_is_uploaded_too(pool: Executor) -> None:
     assert list(pool.map(lambda n: data[n], range(5))) == list(data[:5])
 
 
-def test_a_future_of_another_executor_is_refused(pool: Executor) -> None:
+def test_a_future_of_another_manager_is_refused(pool: Executor) -> None:
     with Executor(workers=1) as other:
         stranger = other.submit(abs, -3)
         error = pool.submit(abs, stranger).exception(PATIENCE_S)
     assert isinstance(error, ValueError)
-    assert "another executor" in str(error)
+    assert "another manager" in str(error)
 
 
 def test_a_call_that_needs_one_that_was_never_sent_fails_at_once(pool: Executor) -> None:

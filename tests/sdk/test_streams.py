@@ -9,15 +9,14 @@ import pytest
 
 from tercel.core.errors import NotFound, TercelError, Unreachable
 from tercel.links.access import Access, write_access
-from tercel.sdk import AsyncClient
-from tercel.sdk import client as client_module
+from tercel.sdk import AsyncClient, asking_events
 from tercel.wire import api
 from tests.cli.fake_manager import DROP, FakeManager, events, fake_manager, problem, stream
 
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "RECONNECT_MOST_S", 0.01)
+    monkeypatch.setattr(asking_events, "RECONNECT_MOST_S", 0.01)
 
 
 RUNNING = api.Event(job=37, counts=api.Counts(running=1))

@@ -19,13 +19,13 @@ DONE = api.Event(job=37, counts=api.Counts(finished=1), done=True)
 
 def test_every_method_of_the_async_client_has_its_sync_twin() -> None:
     def public(kind: type) -> set[str]:
-        return {name for name in vars(kind) if not name.startswith("_")}
+        return {name for name in dir(kind) if not name.startswith("_")}
 
     assert public(AsyncClient) - {"aclose"} == public(Client) - {"call_soon", "close", "wait_for"}
 
 
 def test_docs_are_those_of_the_async_method() -> None:
-    for name, method in vars(AsyncClient).items():
+    for name, method in inspect.getmembers(AsyncClient):
         if inspect.iscoroutinefunction(method) and not name.startswith("_") and name != "aclose":
             assert vars(Client)[name].__doc__ == method.__doc__
 

@@ -147,7 +147,7 @@ def _attach_edge(job: Job, edge: Edge, find: Find, found: Attached) -> None:
             continue
         if number in needed.failed or number in needed.cancelled:
             if not runs_anyway:
-                reason = f"{other}.{number}, which has not finished"
+                reason = f"{other}.{number}, which {_how(needed, number)}"
                 found.broken.append((IntervalSet([(task, task)]), reason))
                 # It is an arrow all the same: should that task be retried, this one waits for it again.
             else:
@@ -170,9 +170,15 @@ def why_broken(needed: Job, unsuccessful: IntervalSet, need: Need) -> str:
     if not culprits:
         return f"job {needed.id}, which ended otherwise"
     first = culprits.first()
-    how = "failed" if first in needed.failed else "was cancelled"
     others = f" (and {len(culprits) - 1:,} more)" if len(culprits) > 1 else ""
-    return f"{needed.id}.{first}, which {how}{others}"
+    return f"{needed.id}.{first}, which {_how(needed, first)}{others}"
+
+
+def _how(job: Job, task: int) -> str:
+    """It ended, other than well."""
+    if task in job.failed:
+        return "failed"
+    return "was skipped" if task in job.skipped else "was cancelled"
 
 
 def detach(job: Job, find: Find) -> set[int]:
@@ -247,7 +253,7 @@ def broken(
         if needed is job and retried is not None:
             culprits.difference_update(retried)
         if culprits:
-            reason = f"{other}.{culprits.first()}, which has not finished"
+            reason = f"{other}.{culprits.first()}, which {_how(needed, culprits.first())}"
             found.append((IntervalSet([(task, task)]), reason))
     return found
 

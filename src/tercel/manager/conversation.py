@@ -207,11 +207,14 @@ class Conversation:
         manager.wake()
         if segments:
             await self._keep(segments)
-        for fetch in fetches:
+        while fetches:
             while self._pieces >= PIECES_MOST:
                 await self._some_sent()
-            self._pieces += 1
-            self.post(await values.answer(manager, self, fetch))
+            room = PIECES_MOST - self._pieces
+            asked, fetches = fetches[:room], fetches[room:]
+            self._pieces += len(asked)
+            for piece in await values.answer(manager, self, asked):
+                self.post(piece)
         await manager.not_swamped()
 
     async def _some_sent(self) -> None:

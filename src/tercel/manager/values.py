@@ -117,14 +117,13 @@ def missing(store: Store, keys: set[str]) -> str:
 # -- for workers ------------------------------------------------------------------------------------------
 
 
-async def answer(manager: "Manager", conversation: "Conversation", fetch: Fetch) -> Piece:
+async def answer(manager: "Manager", conversation: "Conversation", fetches: list[Fetch]) -> list[Piece]:
     while True:
         try:
-            if not await _may_have(manager, conversation, fetch.key):
-                return _gone(fetch, "no attempt of this worker refers to it")
-            return await asyncio.to_thread(_piece, manager.store, fetch)
+            may = [await _may_have(manager, conversation, fetch.key) for fetch in fetches]
+            return await asyncio.to_thread(_pieces, manager.store, fetches, may)
         except PassingFault as fault:
-            log.warning("cannot read value %s: %s; it is tried again", fetch.key, fault)
+            log.warning("cannot read values: %s; it is tried again", fault)
             await asyncio.sleep(AGAIN_S)
 
 
@@ -147,6 +146,13 @@ async def _may_have(manager: "Manager", conversation: "Conversation", key: str) 
 
 def named(calls: list[Call]) -> list[str]:
     return [key for call in calls if call.values for key in call.values]
+
+
+def _pieces(store: Store, fetches: list[Fetch], may: list[bool]) -> list[Piece]:
+    return [
+        _piece(store, fetch) if allowed else _gone(fetch, "no attempt of this worker refers to it")
+        for fetch, allowed in zip(fetches, may, strict=True)
+    ]
 
 
 def _piece(store: Store, fetch: Fetch) -> Piece:

@@ -8,6 +8,7 @@ from tercel.runners.call_process import Left
 from tercel.runners.contract import Launch
 from tercel.runners.reports import signal_note
 
+TRIES = 3
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -23,6 +24,27 @@ class Ending:
         self.killed = False
 
 
+class Futility:
+    """Of jobs whose interpreters end by themselves before they have made a call: a job's variables may do that."""
+
+    def __init__(self) -> None:
+        self._tries: dict[int, int] = {}
+
+    def is_certain(self, job: int, left: Left) -> bool:
+        """One more ended; whether the job is to be refused. A signal is no sign of it: that may be want of memory."""
+        if left.status <= 0:
+            return False
+        tries = self._tries.pop(job, 0) + 1
+        if tries < TRIES:
+            self._tries[job] = tries
+        return tries >= TRIES
+
+    def on_reports(self, reports: list[Report]) -> None:
+        if self._tries:
+            for report in reports:
+                self._tries.pop(report.job, None)
+
+
 def is_of_this_python(launch: Launch) -> bool:
     assert launch.program.function is not None
     return launch.program.function.python in ("", PYTHON)
@@ -31,7 +53,10 @@ def is_of_this_python(launch: Launch) -> bool:
 def refused(launch: Launch, node: str) -> Report:
     assert launch.program.function is not None
     other = launch.program.function.python
-    note = f"{node} runs Python {PYTHON}, the function was pickled under {other}"
+    return unable(launch, f"{node} runs Python {PYTHON}, the function was pickled under {other}")
+
+
+def unable(launch: Launch, note: str) -> Report:
     return unbegun(launch, End.REFUSED, note, time.time())
 
 

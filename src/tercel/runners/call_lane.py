@@ -14,13 +14,23 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from tercel.core.model import End, Program, Report
 from tercel.runners.board import NOBODY
-from tercel.runners.call_ends import Ending, died, is_of_this_python, refused, unbegun, unstartable
-from tercel.runners.call_process import InterpreterProcess, Left
+from tercel.runners.call_ends import (
+    Ending,
+    Futility,
+    died,
+    is_of_this_python,
+    refused,
+    unable,
+    unbegun,
+    unstartable,
+)
+from tercel.runners.call_process import InterpreterProcess, Left, kind_of, setup_of
 from tercel.runners.channel import Message
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.following import Follower, Read
@@ -60,6 +70,7 @@ class CallLane:
         """What launches must have in common to be given to it."""
         self._proven = False
         """It has made a call to its end."""
+        self._futility = Futility()
         self._job: tuple[int, Program] | None = None
         """Of its last setup."""
         self._announced = NOBODY
@@ -126,7 +137,7 @@ class CallLane:
         process = self._process
         assert process is not None
         messages: list[Message] = []
-        while self._waiting and not process.leaving and _kind(self._waiting[0].program) == self._kind:
+        while self._waiting and not process.leaving and kind_of(self._waiting[0].program) == self._kind:
             self._give(self._waiting.popleft(), messages)
         if messages:
             process.send(messages)
@@ -138,7 +149,7 @@ class CallLane:
         assert launch.call is not None
         if self._job is None or self._job[0] != launch.job or self._job[1] is not launch.program:
             self._job = (launch.job, launch.program)
-            messages.append(_setup(launch.job, launch.program))
+            messages.append(setup_of(launch.job, launch.program))
         messages.append(("start", launch.task, launch.attempt, launch.call.arguments, launch.inputs))
         self._given[launch.attempt] = launch
 
@@ -151,9 +162,9 @@ class CallLane:
             self._loop.call_soon(self._give_up, f"no interpreter can be started: {error}")
             return False
         except ValueError as error:  # a NUL among its variables, say
-            self._loop.call_soon(self._fail, _kind(program), str(error))
+            self._loop.call_soon(self._fail, kind_of(program), partial(unstartable, why=str(error)))
             return False
-        self._kind = _kind(program)
+        self._kind = kind_of(program)
         self._proven = False
         self._job = None
         return True
@@ -162,11 +173,19 @@ class CallLane:
         if reports := self.interrupted(why):
             self._tell(reports)
 
-    def _fail(self, kind: object, why: str) -> None:
-        failed = [launch for launch in self._waiting if _kind(launch.program) == kind]
-        self._waiting = deque(launch for launch in self._waiting if _kind(launch.program) != kind)
+    def _despair(self, left: Left) -> None:
+        """It ended before it made a call."""
+        why = ": ".join(filter(None, ["its interpreter was lost", left.last_words]))
+        if self._waiting and self._futility.is_certain(self._waiting[0].job, left):
+            self._fail(self._kind, partial(unable, note=f"{self._node}: {why} (again and again)"))
+        else:
+            self._give_up(why)
+
+    def _fail(self, kind: object, report_of: Callable[[Launch], Report]) -> None:
+        failed = [launch for launch in self._waiting if kind_of(launch.program) == kind]
+        self._waiting = deque(launch for launch in self._waiting if kind_of(launch.program) != kind)
         if failed:
-            self._tell([unstartable(launch, why) for launch in failed])
+            self._tell([report_of(launch) for launch in failed])
         self._feed()
 
     def _limit_of(self, attempt: int) -> int:
@@ -240,6 +259,7 @@ class CallLane:
         news = [report for report in reports if given.pop(report.attempt, None) is not None]
         if news:
             self._proven = True
+            self._futility.on_reports(news)
             self._idle_since = time.monotonic()
             if self._ending is not None:
                 news = [self._ended_in_time(report) for report in news]
@@ -277,7 +297,7 @@ class CallLane:
         if self.lost:
             self._on_gone(self)
         elif hopeless:
-            self._give_up(": ".join(filter(None, ["its interpreter was lost", left.last_words])))
+            self._despair(left)
         else:
             self._feed()
 
@@ -336,14 +356,3 @@ class CallLane:
             process.leave()
         else:
             self._tick_in(IDLE_S - idle_s)
-
-
-def _kind(program: Program) -> object:
-    assert program.function is not None
-    return program.function.path, program.env
-
-
-def _setup(job: int, program: Program) -> Message:
-    function = program.function
-    assert function is not None
-    return "setup", job, function.code, function.value, function.name, program.cwd, program.output_limit_bytes

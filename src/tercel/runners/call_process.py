@@ -220,6 +220,19 @@ class InterpreterProcess:
             os.close(fd)
 
 
+def kind_of(program: Program) -> object:
+    """What calls must have in common to be made by one interpreter."""
+    assert program.function is not None
+    return program.function.path, program.env
+
+
+def setup_of(job: int, program: Program) -> Message:
+    """What it must know of a job before the first of its calls."""
+    function = program.function
+    assert function is not None
+    return "setup", job, function.code, function.value, function.name, program.cwd, program.output_limit_bytes
+
+
 def _last_line(fd: int) -> str:
     size = os.lseek(fd, 0, os.SEEK_END)
     lines = os.pread(fd, _WORDS_BYTES, max(0, size - _WORDS_BYTES)).decode(errors="replace").split("\n")

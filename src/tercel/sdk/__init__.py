@@ -2,7 +2,8 @@
 
     http     one HTTP/1.1 connection and the pool of them: bytes, deadlines, retries
     sse      server-sent events out of a stream of bytes
-    client   AsyncClient: one typed method per path of the API
+    client   AsyncClient: one typed method per path of the API, which are in asking_jobs, asking_pool and asking_events
+             connection: how all of them ask; answers: what comes back
     sync     Client: the same methods for programs without an event loop, made from the async ones
 
     executor    Executor: concurrent.futures; decorator: @task

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import Call
 from tercel.sdk.failures import DependencyFailed
-from tercel.sdk.futures import TaskFuture
+from tercel.sdk.futures import TaskFuture, cause_of
 from tercel.sdk.options import CallOptions
 from tercel.sdk.pickling import pickle_call, pickle_function
 from tercel.wire.api import Submission
@@ -35,8 +36,12 @@ class Batch:
         self.size_bytes = 0
         self.taken = False
         """On its way: no call is added or taken out any more."""
-        self.sent = asyncio.Event()
+        self.sent: Future[None] = Future()
         """Its futures have their numbers, or were told why not."""
+
+    async def is_sent(self) -> None:
+        """In any loop: another executor's calls may need these."""
+        await asyncio.shield(asyncio.wrap_future(self.sent))
 
     def submission(self, calls: list[Call]) -> Submission:
         return Submission(
@@ -48,10 +53,10 @@ def settled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Pickled once more: by now the tasks that it needs have their numbers, or will never have."""
     pickled = pickle_call(args, kwargs)
     for need in pickled.needs:
-        if not need.key:
+        if isinstance(need, TaskFuture) and not need.key:
             raise DependencyFailed(
                 "(not submitted)", "was not run: a call whose value it needs was never submitted"
-            )
+            ) from cause_of(need)
     return pickled.call
 
 

@@ -11,14 +11,12 @@ the order of their needs, and no job needs one that comes after it.
 
 import asyncio
 import itertools
-import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from tercel.core.errors import PassingFault
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import Call
 from tercel.sdk.batches import Arguments, Batch, BatchKey, selectors, settled
@@ -27,16 +25,13 @@ from tercel.sdk.following import Follower
 from tercel.sdk.futures import TaskFuture
 from tercel.sdk.options import CallOptions
 from tercel.sdk.pickling import pickle_call
+from tercel.sdk.sending import Sender
 from tercel.sdk.telling import Teller
-from tercel.wire.api import Stored
-
-log = logging.getLogger("tercel.sdk")
 
 GATHER_S = 0.003
 BATCH_CALLS = 1000
 """Of single submissions; what is mapped comes in one batch of any size."""
 BATCH_BYTES = 32 * 2**20
-RETRY_FIRST_S, RETRY_MOST_S = 0.2, 5.0
 
 R = TypeVar("R")
 
@@ -54,8 +49,7 @@ class Calling:
         """Of those that have no number yet."""
         self._large: WeakSet[TaskFuture[Any]] = WeakSet()
         """Told, with values that were not fetched."""
-        self._uploaded: dict[str, None] = {}
-        self._uploading: dict[str, asyncio.Task[Stored]] = {}
+        self._sender = Sender(client)
         self._pending = 0
         self._quiet = threading.Condition(self._lock)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,13 +102,12 @@ class Calling:
         kwargs: dict[str, Any],
     ) -> None:
         pickled = pickle_call(args, kwargs)
-        if pickled.needs:
-            self._check_needs(pickled.needs)
-            future._needy = True
+        needs = self._checked(pickled.needs) if pickled.needs else ()
+        future.needs = needs
         with self._lock:
             if self._fault is not None:
                 raise self._fault
-            unknown = [need for need in pickled.needs if isinstance(need, TaskFuture) and not need.key]
+            unknown = [need for need in needs if not need.key]
             for need in unknown:
                 self._close_batch(self._batch_of.get(need))
             batch = self._open.get(key)
@@ -129,8 +122,11 @@ class Calling:
             batch.futures.append(future)
             batch.size_bytes += len(pickled.call.arguments)
             if pickled.blobs:
-                known = self._uploaded.keys() | batch.blobs.keys()
-                blobs = {k: v for k, v in pickled.blobs.items() if k not in known}
+                blobs = {
+                    key: data
+                    for key, data in pickled.blobs.items()
+                    if key not in batch.blobs and not self._sender.has(key)
+                }
                 batch.blobs |= blobs
                 batch.size_bytes += sum(map(len, blobs.values()))
             self._batch_of[future] = batch
@@ -140,10 +136,19 @@ class Calling:
                 self._close_batch(batch)
         future.add_done_callback(self._one_done)
 
-    def _check_needs(self, needs: Sequence[object]) -> None:
+    def _checked(self, found: Sequence[object]) -> tuple[TaskFuture[Any], ...]:
+        """Those of another executor on the same manager are numbered by that one; here no lock of ours is held."""
+        needs = tuple(need for need in found if isinstance(need, TaskFuture))
         for need in needs:
-            if not isinstance(need, TaskFuture) or need._caller is not self:
-                raise ValueError("a future of another executor cannot be an argument: give its result")
+            if need.caller is self:
+                continue
+            if need.caller.manager != self.manager:
+                raise ValueError(
+                    "a future of an executor of another manager cannot be an argument: give its result"
+                )
+            if not need.key:
+                need.caller.hurry(need)
+        return needs
 
     def _close_batch(self, batch: Batch | None) -> None:
         """Nothing more is put into it, and it is sent now. With the lock held."""
@@ -166,9 +171,22 @@ class Calling:
 
     # -- what futures ask ---------------------------------------------------------------------------------
 
+    @property
+    def manager(self) -> str:
+        """Its address."""
+        return self._client.url
+
     def hurry(self, future: TaskFuture[Any]) -> None:
         with self._lock:
             self._close_batch(self._batch_of.get(future))
+
+    async def number(self, future: TaskFuture[Any]) -> None:
+        """In any loop."""
+        if (batch := self._batch_of.get(future)) is not None:
+            await batch.is_sent()
+
+    def later(self, tell: Callable[..., None], *args: object) -> None:
+        self._teller.submit(tell, *args)
 
     def fetch(self, key: str) -> bytes:
         return self._ask(self._fetch(key))
@@ -242,16 +260,13 @@ class Calling:
     async def _submit(self, batch: Batch) -> None:
         try:
             for need in batch.needs:
-                earlier = self._batch_of.get(need)
-                if earlier is not None:
-                    await earlier.sent.wait()
+                await need.numbered()
             calls, futures = self._take(batch)
             if not calls:
                 return
             for key, data in batch.blobs.items():
-                await self._upload(key, data)
-            submission = batch.submission(calls)
-            submitted = await self._insist(lambda: self._client.submit(submission))
+                await self._sender.upload(key, data)
+            submitted = await self._sender.submit(batch.submission(calls))
             with self._lock:
                 for task, future in enumerate(futures):
                     future.place(submitted.id, task)
@@ -261,19 +276,7 @@ class Calling:
             self._teller.submit(self._fail, batch.futures, error)
         finally:
             batch.blobs.clear()
-            batch.sent.set()
-
-    async def _upload(self, key: str, data: bytes) -> None:
-        """Once, however many batches need it."""
-        if key in self._uploaded:
-            return
-        under_way = self._uploading.get(key)
-        if under_way is None:
-            under_way = self._loop.create_task(self._insist(lambda: self._client.upload(key, data)))
-            self._uploading[key] = under_way
-            under_way.add_done_callback(lambda _: self._uploading.pop(key))
-        await asyncio.shield(under_way)
-        self._uploaded[key] = None
+            batch.sent.set_result(None)
 
     def _take(self, batch: Batch) -> tuple[list[Call], list[TaskFuture[Any]]]:
         """What is left of a batch when it is sent: calls that nobody cancelled and that have what they need."""
@@ -298,19 +301,6 @@ class Calling:
             self._batch_of.pop(future, None)
             future.fail(error)
 
-    async def _insist(self, ask: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """Through what passes, such as a restart of the manager; not if there never was one."""
-        pause_s = RETRY_FIRST_S
-        while True:
-            try:
-                return await ask()
-            except PassingFault as fault:
-                if not self._client.answered or self._fault is not None:
-                    raise
-                log.warning("%s; it is tried again", fault)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, RETRY_MOST_S)
-
     async def _fetch(self, key: str) -> bytes:
         return b"".join([piece async for piece in self._client.value(key)])
 
@@ -318,9 +308,7 @@ class Calling:
         """How many of them will not run, for this. Those on their way are waited for."""
         futures = [future for future in futures if not future.done() and not self._drop_unsent(future)]
         for future in futures:
-            batch = self._batch_of.get(future)
-            if batch is not None:
-                await batch.sent.wait()
+            await self.number(future)
         by_job: dict[int, IntervalSet] = {}
         for future in futures:
             if future.key and not future.done():
@@ -341,7 +329,7 @@ class Calling:
     def break_off(self, error: BaseException) -> None:
         """There is nobody any more who could run anything: in the loop."""
         with self._lock:
-            self._fault = error
+            self._fault = self._sender.fault = error
             unsent = list(self._batch_of)
         self._teller.submit(self._fail, [*unsent, *self._follower.unfinished()], error)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from tercel.core.errors import PassingFault, TercelError
 from tercel.core.intervals import IntervalSet, Range
-from tercel.sdk.client import MOST_JOBS_PER_STREAM, AsyncClient
+from tercel.sdk.asking_events import MOST_JOBS_PER_STREAM
+from tercel.sdk.client import AsyncClient
 from tercel.sdk.futures import TaskFuture
 from tercel.sdk.telling import Teller
 from tercel.wire.api import ValueRow

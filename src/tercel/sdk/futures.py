@@ -9,8 +9,9 @@ goes from task to task never passes through here.
 """
 
 import pickle
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from tercel.sdk.failures import DependencyFailed, RemoteTraceback, TaskFailed
 from tercel.sdk.pickling import Referable
@@ -21,6 +22,16 @@ T = TypeVar("T")
 
 class Caller(Protocol):
     """Who made the future, and knows its task."""
+
+    @property
+    def manager(self) -> str:
+        """The address of the manager whose task it is."""
+
+    async def number(self, future: "TaskFuture[Any]") -> None:
+        """Wait until the task has its number, or never will have."""
+
+    def later(self, tell: "Callable[..., None]", *args: object) -> None:
+        """In the thread in which futures are told."""
 
     def hurry(self, future: "TaskFuture[Any]") -> None:
         """Somebody waits for it."""
@@ -41,11 +52,11 @@ class _Untold(Exception):
 
 
 class TaskFuture(Future[T], Referable):
-    def __init__(self, caller: Caller, needy: bool = False) -> None:
+    def __init__(self, caller: Caller) -> None:
         super().__init__()
-        self._caller = caller
-        self._needy = needy
-        """Whether it has values of other tasks among its arguments."""
+        self.caller = caller
+        self.needs: tuple[TaskFuture[Any], ...] = ()
+        """Those among its arguments, until it is told; if it was skipped, the one that is to blame."""
         self._job = 0
         self._task = 0
         self._row: ValueRow | None = None
@@ -70,7 +81,7 @@ class TaskFuture(Future[T], Referable):
 
     def result(self, timeout: float | None = None) -> T:
         if not self.done():
-            self._caller.hurry(self)
+            self.caller.hurry(self)
             self._await(timeout)
         if self._row is not None:
             self._unpickle(self._row)
@@ -78,7 +89,7 @@ class TaskFuture(Future[T], Referable):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         if not self.done():
-            self._caller.hurry(self)
+            self.caller.hurry(self)
             self._await(timeout)
         if self._row is not None and self._exception is not None:
             self._unpickle(self._row)
@@ -92,17 +103,21 @@ class TaskFuture(Future[T], Referable):
         """
         if self.cancelled():
             return True
-        return not self.done() and self._caller.ask_cancel(self)
+        return not self.done() and self.caller.ask_cancel(self)
 
     def running(self) -> bool:
         """Whether a worker has begun it, as far as the manager knows; asks it."""
-        return not self.done() and self._caller.ask_running(self)
+        return not self.done() and self.caller.ask_running(self)
 
     def _await(self, timeout: float | None) -> None:
         try:
             super().exception(timeout)
         except CancelledError:
             pass  # told by what follows
+
+    async def numbered(self) -> None:
+        """Until its task has its number, or never will have; in any loop."""
+        await self.caller.number(self)
 
     # -- what its caller tells ----------------------------------------------------------------------------
 
@@ -111,6 +126,7 @@ class TaskFuture(Future[T], Referable):
 
     def drop(self) -> bool:
         """Cancelled, without asking anybody."""
+        self.needs = ()
         if not super().cancel():
             return False
         with self._condition:
@@ -124,9 +140,14 @@ class TaskFuture(Future[T], Referable):
             return
         _, state, end, code, note, value, size = row
         if value is None and size:
-            self._caller.has_large(self)
+            self.caller.has_large(self)
+        if end == "skipped" and self.needs:
+            self._row = row
+            _after_the_culprit(self)
+            return
+        self.needs = ()
         if state == "cancelled":
-            self._tell_cancelled(note)
+            self.drop()
         elif state == "finished":
             self._row = row
             self.set_result(None)  # type: ignore[arg-type]  # until somebody asks
@@ -136,22 +157,23 @@ class TaskFuture(Future[T], Referable):
         else:
             self.set_exception(TaskFailed(self.task_id, _words(end, code, note)))
 
-    def _tell_cancelled(self, note: str) -> None:
-        if self._needy and not note.startswith("cancelled by "):
-            self.set_exception(DependencyFailed(self.task_id, f"was not run: {note}"))
-        else:
-            self.drop()
+    def tell_skipped(self, culprit: "TaskFuture[Any] | None") -> None:
+        """The one that is to blame was told, or none is."""
+        if not self.done():
+            self.needs = (culprit,) if culprit is not None else ()
+            self.set_exception(_Untold())
 
     def fail(self, error: BaseException) -> None:
         """It could not be submitted."""
         if not self.done():
+            self.needs = ()
             self.set_exception(error)
 
     def bring_home(self) -> None:
         """Fetch its value, if that was not done, and unpickle it later."""
         row = self._row
         if row is not None and row[5] is None:
-            data = self._caller.fetch(self.key)
+            data = self.caller.fetch(self.key)
             with self._condition:
                 if self._row is not None:
                     self._row = (*row[:5], data, len(data))
@@ -159,18 +181,54 @@ class TaskFuture(Future[T], Referable):
     def _unpickle(self, row: ValueRow) -> None:
         """Twice, perhaps, if two threads ask at once; then both have the same answer from the second on."""
         _, state, _, _, _, value, size = row
-        data = value if value is not None else self._caller.fetch(self.key) if size else None
+        data = value if value is not None else self.caller.fetch(self.key) if size else None
         if state == "finished":
             result = None if data is None else pickle.loads(data)  # noqa: S301 - it is our own task's
             with self._condition:
                 if self._row is not None:
                     self._result, self._row = result, None
             return
-        error, trace = pickle.loads(data or b"")  # noqa: S301 - likewise
-        error.__cause__ = RemoteTraceback(trace)
+        error = self._skipped(row) if row[2] == "skipped" else _raised(data)
         with self._condition:
             if self._row is not None:
                 self._exception, self._row = error, None
+
+    def _skipped(self, row: ValueRow) -> DependencyFailed:
+        error = DependencyFailed(self.task_id, f"was not run: {row[4]}")
+        error.__cause__ = cause_of(self)
+        return error
+
+
+def cause_of(future: Referable) -> BaseException | None:
+    """What was raised where the trouble began: not in a task that was itself skipped for it."""
+    while isinstance(future, TaskFuture) and future.needs:
+        future = future.needs[0]
+    if not isinstance(future, TaskFuture) or not future.done() or future.cancelled():
+        return None
+    return future.exception(0)
+
+
+def _after_the_culprit(skipped: TaskFuture[Any]) -> None:
+    """Tell it once the need that is to blame was told: whoever asks why is then told that as well."""
+    left = len(skipped.needs)
+
+    def told(need: "Future[Any]") -> None:
+        nonlocal left
+        left -= 1
+        # Later: in a long chain, each telling the next would be as deep as the chain is long.
+        if need.cancelled() or need._exception is not None:
+            skipped.caller.later(skipped.tell_skipped, need)
+        elif not left:
+            skipped.caller.later(skipped.tell_skipped, None)  # run again meanwhile, it ended well
+
+    for need in skipped.needs:
+        need.add_done_callback(told)
+
+
+def _raised(data: bytes | None) -> BaseException:
+    error, trace = pickle.loads(data or b"")  # noqa: S301 - it is our own task's
+    error.__cause__ = RemoteTraceback(trace)
+    return cast("BaseException", error)
 
 
 def _words(end: str, code: int, note: str) -> str:

@@ -23,6 +23,8 @@ from tercel.core.model import Call, Function
 
 LARGE_BYTES = 64 * 1024
 PROTOCOL = 5
+MANY = 10_000
+"""So many futures surely fit into one call."""
 _NOT_KNOWN = "t0.0"
 """Stands for a future whose task has no number yet; what has one in it is pickled again before it is sent."""
 
@@ -81,12 +83,17 @@ def pickle_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PickledCall
         light_kwargs = {name: _lightened(value, blobs) for name, value in kwargs.items()}
         data, found = _dump((light_args, light_kwargs))
     keys = tuple(dict.fromkeys(value.key or _NOT_KNOWN for value in found))
+    needs = [value for value in found if not isinstance(value, _Blob)]
     if len(data) + sum(map(len, keys)) > MAX_CALL_BYTES:
-        raise ValueError(
-            f"the arguments are {len(data):,} bytes long when pickled, and cannot be sent apart, because they have "
-            f"futures in them; at most {MAX_CALL_BYTES:,}: give the large ones as arguments of their own"
-        )
-    return PickledCall(Call(data, keys), blobs, [value for value in found if not isinstance(value, _Blob)])
+        raise ValueError(_too_large(len(data) + sum(map(len, keys)), len(needs)))
+    return PickledCall(Call(data, keys), blobs, needs)
+
+
+def _too_large(size_bytes: int, needs: int) -> str:
+    what = f"the arguments with {needs:,} futures in them take {size_bytes:,} bytes; at most {MAX_CALL_BYTES:,}: "
+    if needs > MANY:
+        return what + f"merge some {MANY:,} futures to a call, and then what those calls return"
+    return what + "give large values as arguments of their own, apart from the futures"
 
 
 def pickle_function(function: Callable[..., Any]) -> tuple[Function, dict[str, bytes]]:

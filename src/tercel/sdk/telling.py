@@ -13,10 +13,12 @@ from queue import SimpleQueue
 class Teller:
     def __init__(self) -> None:
         self._due: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._stopped = False
         threading.Thread(target=self._run, name="tercel-teller", daemon=True).start()
 
     def submit(self, tell: Callable[..., None], *args: object) -> "Future[None]":
-        """In order, one after the other."""
+        """In order, one after the other; after `stop`, at once and here."""
         done: Future[None] = Future()
 
         def run() -> None:
@@ -27,12 +29,18 @@ class Teller:
             else:
                 done.set_result(None)
 
-        self._due.put(run)
+        with self._lock:
+            if not self._stopped:
+                self._due.put(run)
+                return done
+        run()
         return done
 
     def stop(self) -> None:
         """When what is due is done."""
-        self._due.put(None)
+        with self._lock:
+            self._stopped = True
+            self._due.put(None)
 
     def _run(self) -> None:
         while (run := self._due.get()) is not None:

@@ -3,8 +3,9 @@
     need -> awaited --arrived()--> here, pinned --release()--> here, unpinned --room is needed--> dropped
                  \\--gone()--> forgotten: whoever needs it cannot run
 
-A value is asked for once, however many attempts need it, and stays while any of them is held. After that it stays as
-long as there is room: the next ones may need it too.
+A value is asked for once, however many attempts need it, and stays while any of them is held. After that what was
+uploaded stays as long as there is room: the next ones may need it too. What a task returned does not, for `tercel retry
+--all` may run that task again, and then the same key means another value.
 """
 
 from collections.abc import Iterable
@@ -64,8 +65,7 @@ class Staging:
             self._pins[key] -= 1
             if not self._pins[key]:
                 del self._pins[key]
-                if (place := self._here.get(key)) is not None:
-                    self._unpinned[type(place)][key] = None
+                self._unpin(key)
         self._make_room()
 
     def inputs(self, keys: Iterable[str]) -> dict[str, Place]:
@@ -88,7 +88,7 @@ class Staging:
         self._sizes[key] = size_bytes
         self._used[type(place)] += size_bytes
         if key not in self._pins:
-            self._unpinned[type(place)][key] = None
+            self._unpin(key)
         complete = []
         for attempt in sorted(self._awaited.pop(key, ())):
             missing = self._missing[attempt]
@@ -108,13 +108,25 @@ class Staging:
         dropped, self._dropped = self._dropped, []
         return dropped
 
+    def _unpin(self, key: str) -> None:
+        place = self._here.get(key)
+        if place is None:
+            return
+        if key.startswith("t"):
+            self._drop(key)
+        else:
+            self._unpinned[type(place)][key] = None
+
+    def _drop(self, key: str) -> None:
+        place = self._here.pop(key)
+        self._used[type(place)] -= self._sizes.pop(key)
+        if isinstance(place, str):
+            self._dropped.append(place)
+
     def _make_room(self) -> None:
         for kind, most in ((bytes, MEMORY_BYTES), (str, DISK_BYTES)):
             unpinned = self._unpinned[kind]
             while unpinned and self._used[kind] > most:
                 key = next(iter(unpinned))
                 del unpinned[key]
-                place = self._here.pop(key)
-                self._used[kind] -= self._sizes.pop(key)
-                if isinstance(place, str):
-                    self._dropped.append(place)
+                self._drop(key)
