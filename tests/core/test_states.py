@@ -42,13 +42,13 @@ def test_whatever_is_not_over_can_be_cancelled(state: TaskState) -> None:
     assert next_state(state, TaskEvent.CANCEL) is TaskState.CANCELLED
 
 
-@pytest.mark.parametrize("state", [s for s in TaskState if s not in (*TERMINAL, TaskState.WAITING)])
-def test_whatever_may_have_an_attempt_takes_its_report(state: TaskState) -> None:
-    """What waits has none: its needs were never met, or its last attempt is over."""
+@pytest.mark.parametrize("state", [s for s in TaskState if s not in TERMINAL])
+def test_whatever_is_not_over_takes_a_report(state: TaskState) -> None:
+    """An attempt of it may be under way somewhere, and given up on."""
     assert next_state(state, TaskEvent.FINISH) is TaskState.FINISHED
     assert next_state(state, TaskEvent.FAIL) is TaskState.FAILED
-    held = state is TaskState.PAUSED
-    assert next_state(state, TaskEvent.TRY_AGAIN) is (TaskState.PAUSED if held else TaskState.READY)
+    stays = state in (TaskState.PAUSED, TaskState.WAITING)
+    assert next_state(state, TaskEvent.TRY_AGAIN) is (state if stays else TaskState.READY)
 
 
 def test_only_the_tasks_own_doing_ends_it_as_failed() -> None:

@@ -118,13 +118,21 @@ class SimManager:
             self.world.witness.retry_asked |= {(id, task) for task in tasks}
             if self.machine.on_retry(job, tasks, self.world.now):
                 self._revive(id)
-            for needed in self._reopened_needs:
-                self.machine.unpin(needed)
-            self._reopened_needs.clear()
+            self._unpin_reopened()
             self.moved()
 
+    def _unpin_reopened(self) -> None:
+        for needed in self._reopened_needs:
+            self.machine.unpin(needed)
+        self._reopened_needs.clear()
+
     def _revive(self, id: int) -> None:
-        """Those behind it that have ended, as requests.py does."""
+        """Those behind it that have ended, as requests.py does: when the store knows how."""
+        if not self.alive:
+            return
+        if self._committing or self._unsaved or self.machine.changes:
+            self.world.after(0.05, self._revive, id)
+            return
         todo, seen = [id], {id}
         while todo:
             for behind in self.world.store.dependents(todo.pop(0)):
@@ -134,6 +142,8 @@ class SimManager:
                 if more or behind not in seen:
                     seen.add(behind)
                     todo.append(behind)
+        self._unpin_reopened()
+        self.moved()
 
     def _reopen(self, id: int) -> Job | None:
         store = self.world.store

@@ -84,7 +84,7 @@ class Joining(Waiting):
             if held.ended or current.worker.online:
                 return None  # a stray stays one: if it is reported after all, that counts
             self._give_way(current)
-        elif (held.task in job.ready or held.task in job.paused) and job.cap_room > 0:
+        elif any(held.task in members for members in job.resting) and job.cap_room > 0:
             job.take_out(held.task)
         else:
             return None

@@ -258,7 +258,7 @@ class Machine(Joining):
         self._supersede(flight, again=after is not TaskState.FINISHED)
         if event is TaskEvent.TRY_AGAIN:
             self.changes.append(AttemptSpent(Outcome(TaskState.FAILED, worker.id, now, report)))
-            self._try_again(job, task, report, now)
+            self._try_again(job, task, report, after, now)
             return False
         outcome = Outcome(after, worker.id, now, report)
         job.ended_in(after).add(task)
@@ -277,9 +277,12 @@ class Machine(Joining):
             return TaskEvent.TRY_AGAIN
         return TaskEvent.FAIL
 
-    def _try_again(self, job: Job, task: int, report: Report, now: float) -> None:
+    def _try_again(self, job: Job, task: int, report: Report, after: TaskState, now: float) -> None:
         spent = job.failures.get(task, 0)
         job.failures[task] = spent + 1
+        if after is TaskState.WAITING:
+            job.waiting.add(task)
+            return
         job.rest(task)
         if task not in job.ready:
             return  # it is held

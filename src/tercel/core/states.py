@@ -80,6 +80,11 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (S.READY, E.FINISH): S.FINISHED,
     (S.READY, E.FAIL): S.FAILED,
     (S.READY, E.TRY_AGAIN): S.READY,
+    # The same of one that waits again, for what it needs is being run again.
+    (S.WAITING, E.RECLAIM): S.OFFERED,
+    (S.WAITING, E.FINISH): S.FINISHED,
+    (S.WAITING, E.FAIL): S.FAILED,
+    (S.WAITING, E.TRY_AGAIN): S.WAITING,
     # The same of one that was held after it was given up.
     (S.PAUSED, E.RECLAIM): S.OFFERED,
     (S.PAUSED, E.FINISH): S.FINISHED,

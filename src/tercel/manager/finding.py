@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tercel.core.changes import LiveJob
 from tercel.core.errors import NotFound, PassingFault
 from tercel.core.model import JobRow
 from tercel.manager.access import Identity
@@ -37,6 +38,22 @@ async def standing(manager: Manager, who: Identity, id: int, field: str = "job")
     raise PassingFault(f"how job {id} stands is being saved: ask again. {manager.trouble}".strip())
 
 
+async def ended(manager: Manager, id: int) -> LiveJob:
+    """All that is known of a job which the machine does not know (any more).
+
+    It has ended; but how may still be on its way to the disk, and less than all would be wrong.
+    """
+    for _ in range(SETTLINGS):
+        await manager.settled()
+        manager.check_saving()
+        live = await asyncio.to_thread(manager.store.live, id)
+        if live is None:
+            raise NotFound(f"there is no job {id}: see `tercel list`", "job")
+        if live.job.ended_at is not None:
+            return live
+    raise PassingFault(f"how job {id} ended is being saved: ask again")
+
+
 @asynccontextmanager
 async def pinned(manager: Manager, needed: set[int]) -> AsyncIterator[None]:
     """The machine knows these jobs, ended ones too, and does not forget them meanwhile."""
@@ -46,11 +63,7 @@ async def pinned(manager: Manager, needed: set[int]) -> AsyncIterator[None]:
     try:
         for id in sorted(needed):
             if machine.find(id) is None:
-                # It ended before it was pinned: once that is durable, the store knows all there is to know.
-                await manager.settled()
-                live = await asyncio.to_thread(manager.store.live, id)
-                if live is not None:
-                    machine.remember(live)
+                machine.remember(await ended(manager, id))
         yield
     finally:
         for id in needed:

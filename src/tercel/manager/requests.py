@@ -14,7 +14,7 @@ from tercel.core.ledger import Job
 from tercel.core.model import JobRow, JobSpec
 from tercel.core.selectors import Selector, parse_selector
 from tercel.manager.access import Identity
-from tercel.manager.finding import find_job, pinned, standing
+from tercel.manager.finding import ended, find_job, pinned, standing
 from tercel.manager.service import Manager
 from tercel.stores.contract import needed_by
 from tercel.wire.api import Retry, Revision, Selection
@@ -166,9 +166,7 @@ async def _reopened(manager: Manager, id: int) -> AsyncIterator[Job]:
     What it once waited for is known as well: whether that has ended as it should decides what may run again.
     """
     if (job := manager.machine.jobs.get(id)) is None:
-        await manager.settled()
-        live = await asyncio.to_thread(manager.store.live, id)
-        assert live is not None
+        live = await ended(manager, id)
         async with pinned(manager, needed_by(live)):
             yield manager.machine.jobs.get(id) or manager.machine.restore(live)
     else:
