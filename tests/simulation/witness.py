@@ -144,9 +144,10 @@ class View:
         return ""
 
     def cause_to_skip(self, task: Task) -> bool:
+        """Whether there ever was: what it needed may be retried by the time this is asked."""
         for kind, group in self.needs_of(task):
-            ends = [self.records.get(needed) for needed in group]
-            if kind is AfterKind.OK and any(end in (TaskState.FAILED, TaskState.CANCELLED) for end in ends):
+            ends: set[TaskState] = set().union(*(self.ever.get(needed, set()) for needed in group))
+            if kind is AfterKind.OK and ends & {TaskState.FAILED, TaskState.CANCELLED}:
                 return True
             if kind is AfterKind.NOTOK and TaskState.FINISHED in ends:
                 return True
@@ -208,7 +209,11 @@ class Witness:
     def returned(self, machine: Machine, held: list[Held]) -> None:
         for one in held:
             job = machine.jobs.get(one.job)
-            if job is not None and one.task in job.flights and job.flights[one.task].attempt != one.attempt:
+            if job is None:
+                continue
+            full = job.row.max_running and len(job.flights) >= job.row.max_running
+            elsewhere = one.task in job.flights and job.flights[one.task].attempt != one.attempt
+            if elsewhere or (full and one.task not in job.flights):
                 self.excused.add(one.attempt)
 
     def dropping(self, machine: Machine, drop: list[int]) -> None:
