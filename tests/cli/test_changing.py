@@ -269,8 +269,8 @@ def test_a_queue_is_made_with_weight_and_caps(tercel: Tercel, manager: FakeManag
     assert done.out.splitlines() == [
         "queue        vision",
         "weight       3",
-        "running      12 of at most 200",
-        "of one user  at most 50 running",
+        "under way    12 of at most 200",
+        "of one user  at most 50 under way",
         "jobs         2 jobs",
     ]
     body = sent(manager, "PUT", "/v1/queues/vision")
@@ -318,7 +318,8 @@ def test_queues_are_listed_with_how_they_share(
         "QUEUE",
         "WEIGHT",
         "JOBS",
-        "RUNNING",
+        "UNDER",
+        "WAY",
         "READY",
         "WAITING",
         "HAD",

@@ -62,9 +62,9 @@ def facts(queue: QueueView) -> list[tuple[str, str]]:
     return [
         ("queue", queue.name),
         ("weight", f"{queue.weight:g}"),
-        ("running", _limited(queue.running, queue.max_running)),
+        ("under way", _limited(queue.running, queue.max_running)),
         ("unfinished tasks", f"at most {queue.max_queued:,}" if queue.max_queued else ""),
-        ("of one user", f"at most {queue.user_max:,} running" if queue.user_max else ""),
+        ("of one user", f"at most {queue.user_max:,} under way" if queue.user_max else ""),
         ("jobs", count(queue.jobs, "job") if queue.jobs else ""),
         ("paused", queue.paused),
     ]

@@ -9,7 +9,7 @@ from tercel.cli.words import Cell, short, table
 from tercel.sdk.client import AsyncClient
 from tercel.wire.api import QueueView
 
-HEADERS = ("QUEUE", "WEIGHT", "JOBS", "RUNNING", "READY", "WAITING", "HAD", "FAIR", "CAPS", "NOTE")
+HEADERS = ("QUEUE", "WEIGHT", "JOBS", "UNDER WAY", "READY", "WAITING", "HAD", "FAIR", "CAPS", "NOTE")
 
 
 @click.command(cls=Command)
@@ -17,7 +17,7 @@ HEADERS = ("QUEUE", "WEIGHT", "JOBS", "RUNNING", "READY", "WAITING", "HAD", "FAI
 def command(screen: Screen) -> None:
     """The queues and how they share.
 
-    HAD is a queue's part of what all have had lately; FAIR is the part it should have by its weight, of those that
+    UNDER WAY are tasks at workers, running or about to. HAD is a queue's part of what all have had lately; FAIR is the part it should have by its weight, of those that
     have work.
     """
 
