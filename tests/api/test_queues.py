@@ -224,7 +224,7 @@ async def test_beyond_max_queued_whole_jobs_stand_back_and_say_so(house: House) 
     offer = await worker.offered()
     assert offer.job == 1
     assert await house.explain("2.0") == (
-        "its queue vision takes up to 10 unfinished tasks at a time and has 10: "
+        "its queue vision takes up to 10 queued tasks at a time and has 10: "
         "this job comes when some of those have ended"
     )
     assert (await house.ask("POST", "/v1/cancel", json={"select": ["1.4-9"]})).json == {"count": 6}

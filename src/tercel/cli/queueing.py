@@ -26,7 +26,7 @@ _OPTIONS = (
         "--max-running", type=int, metavar="N", help="At most N of its tasks under way; 0: no limit."
     ),
     click.option(
-        "--max-queued", type=int, metavar="N", help="Jobs beyond N unfinished tasks stand back; 0: no limit."
+        "--max-queued", type=int, metavar="N", help="Jobs beyond N queued tasks stand back; 0: no limit."
     ),
     click.option(
         "--user-max", type=int, metavar="N", help="At most N tasks of one user under way; 0: no limit."
@@ -63,7 +63,7 @@ def facts(queue: QueueView) -> list[tuple[str, str]]:
         ("queue", queue.name),
         ("weight", f"{queue.weight:g}"),
         ("under way", _limited(queue.running, queue.max_running)),
-        ("unfinished tasks", f"at most {queue.max_queued:,}" if queue.max_queued else ""),
+        ("queued tasks", f"at most {queue.max_queued:,}" if queue.max_queued else ""),
         ("of one user", f"at most {queue.user_max:,} under way" if queue.user_max else ""),
         ("jobs", count(queue.jobs, "job") if queue.jobs else ""),
         ("paused", queue.paused),

@@ -298,17 +298,17 @@ class Books:
             job.counted += more
             if more < 0 and (queue.row.max_running or queue.row.user_max):
                 self._dispatcher.work_appeared()  # for others in the queue, on workers that had room before
-        unfinished = job.task_count - job.ended_count
+        # What waits for others does not count: it may wait for a job that stands back.
+        queued = len(job.ready) + len(job.flights)
+        if not job.admitted and queued:
+            job.admitted = queue.admits
+            if not job.admitted and not job.stands_back:
+                job.stands_back = True
+                heapq.heappush(queue.standing_back, rank(job))
         if job.admitted:
-            queue.backlog += unfinished - job.unfinished
-            job.unfinished = unfinished
-        elif unfinished and queue.admits:
-            job.admitted = True
-            queue.backlog += unfinished
-            job.unfinished = unfinished
-        elif unfinished and not job.stands_back:
-            job.stands_back = True
-            heapq.heappush(queue.standing_back, rank(job))
+            queue.backlog += queued - job.queued
+            job.queued = queued
+            job.admitted = queued > 0
 
     def _admit_more(self, queue: Queue) -> None:
         """Jobs that stood back, if the queue has become short enough for them."""

@@ -52,7 +52,7 @@ def _held_back_by_queue(job: Job) -> str:
         return f"its queue {row.name} is {row.paused}; `tercel queue resume {row.name}` lets it go on"
     if not job.admitted:
         return (
-            f"its queue {row.name} takes up to {_count(row.max_queued, 'unfinished task')} at a time and has "
+            f"its queue {row.name} takes up to {_count(row.max_queued, 'queued task')} at a time and has "
             f"{queue.backlog:,}: this job comes when some of those have ended"
         )
     if row.max_running and queue.account.under_way >= row.max_running:

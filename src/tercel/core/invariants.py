@@ -32,9 +32,9 @@ def _queues(machine: Machine) -> list[str]:
         under_way = sum(len(job.flights) for job in jobs)
         if queue.account.under_way != under_way:
             found.append(f"queue {queue.name}: miscounts what is under way")
-        if queue.backlog != sum(job.task_count - job.ended_count for job in jobs if job.admitted):
-            found.append(f"queue {queue.name}: miscounts its unfinished tasks")
-        if queue.admits and any(not job.admitted for job in jobs):
+        if queue.backlog != sum(len(job.ready) + len(job.flights) for job in jobs if job.admitted):
+            found.append(f"queue {queue.name}: miscounts its queued tasks")
+        if queue.admits and any((job.ready or job.flights) and not job.admitted for job in jobs):
             found.append(f"queue {queue.name}: holds jobs back although it has room")
         for name, user in queue.users.items():
             if user.under_way != sum(len(job.flights) for job in jobs if job.row.owner == name):

@@ -122,6 +122,7 @@ class Job:
         "needs",
         "paused",
         "queue",
+        "queued",
         "ready",
         "refused_by",
         "row",
@@ -130,7 +131,6 @@ class Job:
         "stands_back",
         "strays",
         "task_count",
-        "unfinished",
         "unmet",
         "user",
         "waiting",
@@ -169,13 +169,13 @@ class Job:
         """How long its tasks take, recent ones counting most."""
         # What it has to do with the accounts: see Books._account.
         self.admitted = False
-        """Its queue does not hold it back for having too many unfinished tasks already."""
+        """Its queue does not hold it back for having too many queued tasks already."""
         self.stands_back = False
         """It does, and the queue has it on its list."""
         self.counted = 0
         """How many of its flights the accounts know of ..."""
-        self.unfinished = 0
-        """... and how many unfinished tasks."""
+        self.queued = 0
+        """... and how many tasks that are ready or under way, while it is admitted."""
         self.due = 0.0
         """What is to be charged (or given back)."""
         # Needs: see graph.

@@ -231,7 +231,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_running: int = 0
     """At most so many of its tasks are under way at a time; 0: no limit. So are the others."""
     max_queued: int = 0
-    """Jobs beyond so many unfinished tasks stand back until others have ended."""
+    """Jobs beyond so many tasks that are ready or under way stand back until some of those have ended."""
     user_max: int = 0
     """At most so many of one user's tasks are under way at a time."""
     paused: str = ""

@@ -87,7 +87,7 @@ class Queue:
         self.account = Account(row.weight)
         self.users: dict[str, Account] = {}
         self.backlog = 0
-        """Unfinished tasks of the jobs that are admitted."""
+        """Tasks that are ready or under way, of the jobs that are admitted."""
         self.standing_back: list[tuple[int, int]] = []
         """A heap of those that are not: priority and id."""
 
