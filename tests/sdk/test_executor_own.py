@@ -151,6 +151,20 @@ def test_calls_submitted_one_by_one_are_few_jobs(pool: Executor) -> None:
     assert len({future.task_id.partition(".")[0] for future in futures}) < 50
 
 
+@pytest.mark.C(4)
+def test_how_calls_are_gathered_can_be_set_by_number_and_by_time(pool: Executor) -> None:
+    assert pool._client is not None
+    url, token = pool._client.url, pool._client.twin._token
+    with Executor(url, token=token, gather=(10, 3600.0)) as full:
+        futures = [full.submit(abs, -n) for n in range(20)]
+        jobs = {future.task_id.partition(".")[0] for future in futures if future.result(60) >= 0}
+        assert len(jobs) == 2, "by number: nobody waited an hour"
+    with Executor(url, token=token, gather=(1000, 0.0)) as soon:
+        assert soon.submit(abs, -1).result(60) == 1
+    with pytest.raises(UsageError, match="gather"):
+        Executor(gather=(0, 1.0))
+
+
 def test_resources_are_those_of_the_job(pool: Executor) -> None:
     future = pool.submit(work.square, 3, resources={"cpus": 0.5, "mem": "10M", "time": "1h"}, retries=2)
     assert future.result(PATIENCE_S) == 9

@@ -11,6 +11,7 @@ the order of their needs, and no job needs one that comes after it.
 
 import asyncio
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
@@ -23,14 +24,13 @@ from tercel.sdk.batches import Arguments, Batch, BatchKey, selectors, settled
 from tercel.sdk.client import AsyncClient
 from tercel.sdk.following import Follower
 from tercel.sdk.futures import TaskFuture
-from tercel.sdk.options import CallOptions
+from tercel.sdk.options import CallOptions, Gathering
 from tercel.sdk.pickling import pickle_call
 from tercel.sdk.sending import Sender
 from tercel.sdk.telling import Teller
 
-GATHER_S = 0.003
-BATCH_CALLS = 1000
-"""Of single submissions; what is mapped comes in one batch of any size."""
+FIRST_MAPPED = 500
+"""What is mapped comes in one batch of any size; but so many go ahead, to be run while the others are pickled."""
 BATCH_BYTES = 32 * 2**20
 
 R = TypeVar("R")
@@ -39,12 +39,17 @@ R = TypeVar("R")
 class Calling:
     """Belongs to one event loop; `submit` and what futures ask may come from any thread."""
 
-    def __init__(self, client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, client: AsyncClient, loop: asyncio.AbstractEventLoop, gathering: Gathering | None = None
+    ) -> None:
         self._client = client
+        self._gathering = gathering or Gathering()
         self._loop = loop
         self._lock = threading.Lock()
         self._open: dict[BatchKey, Batch] = {}
         self._mappings = itertools.count(1)
+        self._begun: set[BatchKey] = set()
+        """Mappings whose first calls are on their way."""
         self._batch_of: dict[TaskFuture[Any], Batch] = {}
         """Of those that have no number yet."""
         self._large: WeakSet[TaskFuture[Any]] = WeakSet()
@@ -82,6 +87,7 @@ class Calling:
         finally:
             with self._lock:
                 self._close_batch(self._open.get(key))
+                self._begun.discard(key)
 
     def _submit_one(
         self, key: BatchKey, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -131,10 +137,17 @@ class Calling:
                 batch.size_bytes += sum(map(len, blobs.values()))
             self._batch_of[future] = batch
             self._pending += 1
-            full = key[2] == 0 and len(batch.calls) >= BATCH_CALLS
-            if full or batch.size_bytes > BATCH_BYTES:
+            if self._is_full(batch):
+                self._begun.add(key)
                 self._close_batch(batch)
         future.add_done_callback(self._one_done)
+
+    def _is_full(self, batch: Batch) -> bool:
+        mapped = batch.key[2] != 0
+        most = FIRST_MAPPED if mapped else self._gathering.calls
+        if mapped and batch.key in self._begun:
+            most = sys.maxsize
+        return len(batch.calls) >= most or batch.size_bytes > BATCH_BYTES
 
     def _checked(self, found: Sequence[object]) -> tuple[TaskFuture[Any], ...]:
         """Those of another executor on the same manager are numbered by that one; here no lock of ours is held."""
@@ -246,7 +259,7 @@ class Calling:
     # -- in the loop --------------------------------------------------------------------------------------
 
     def _send_soon(self, batch: Batch) -> None:
-        self._loop.call_later(GATHER_S, self._ripe, batch)
+        self._loop.call_later(self._gathering.seconds, self._ripe, batch)
 
     def _ripe(self, batch: Batch) -> None:
         with self._lock:

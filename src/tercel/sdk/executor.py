@@ -28,7 +28,7 @@ from tercel.sdk.chunks import Chunked
 from tercel.sdk.decorator import Task, opened
 from tercel.sdk.embedded import EmbeddedPool, manager_is_set
 from tercel.sdk.futures import TaskFuture
-from tercel.sdk.options import CallOptions, with_resources
+from tercel.sdk.options import CallOptions, Gathering, with_resources
 from tercel.sdk.sync import Client
 
 P = ParamSpec("P")
@@ -53,10 +53,13 @@ class Executor(concurrent.futures.Executor):
         name: str = "",
         queue: str = "",
         cwd: str | Path | None = None,
+        gather: tuple[int, float] = (1000, 0.003),
     ) -> None:
         """`workers`: how many cpus a pool of its own has (all by default). `cwd`: where calls run; by default in the
-        directory where this program runs, or on a manager's workers in an empty one.
+        directory where this program runs, or on a manager's workers in an empty one. `gather`: calls that are
+        submitted one by one become one job when there are so many, or when the first has waited so many seconds.
         """
+        self._gathering = Gathering(*gather)
         self._pool = None if server or manager_is_set() else EmbeddedPool(workers)
         place = Path.cwd() if cwd is None and self._pool is not None else cwd
         options = CallOptions(
@@ -132,7 +135,7 @@ class Executor(concurrent.futures.Executor):
                 if self._pool is not None:
                     server, token = self._pool.start()
                 self._client = client = Client(server, token)
-                self._calling = calling = client.wait_for(_calling(client))
+                self._calling = calling = client.wait_for(_calling(client, self._gathering))
                 if self._pool is not None:
                     self._pool.on_death(lambda error: client.call_soon(calling.break_off, error))
             return self._calling
@@ -206,8 +209,8 @@ class Executor(concurrent.futures.Executor):
             self._ending.join(STOP_S)
 
 
-async def _calling(client: Client) -> Calling:
-    return Calling(client.twin, asyncio.get_running_loop())
+async def _calling(client: Client, gathering: Gathering) -> Calling:
+    return Calling(client.twin, asyncio.get_running_loop(), gathering)
 
 
 def _results(

@@ -29,6 +29,17 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in given.items() if value != getattr(defaults, name)}
 
 
+class Gathering(msgspec.Struct, frozen=True):
+    """How long single calls are gathered into one job: until there are so many, or the first has waited so long."""
+
+    calls: int = 1000
+    seconds: float = 0.003
+
+    def __post_init__(self) -> None:
+        if self.calls < 1 or not 0 <= self.seconds <= 3600:
+            raise UsageError("gather: at least 1 call, and 0 to 3600 seconds", "gather")
+
+
 def with_resources(options: CallOptions, resources: Mapping[str, Any] | None) -> CallOptions:
     """`{"cpus": 2, "mem": "4G", "time": "1h"}` on top of what there is."""
     fields: dict[str, Any] = {}
