@@ -16,7 +16,7 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job, LeaseBook, Worker
 from tercel.core.model import JobRow, Lease, Needs, QueueRow
 from tercel.core.ready import ReadyQueue, rank
-from tercel.core.shares import HALF_LIFE_S, Clock, Queue
+from tercel.core.shares import ADVANCE_MOST_S, HALF_LIFE_S, Clock, Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
 
 EPOCH_BITS = 32
@@ -127,13 +127,13 @@ class Books:
     def _issue(self, job: Job, worker: Worker, count: int) -> None:
         """Give the first `count` ready tasks of a job to a worker: one lease per run of task numbers."""
         charge = cost_of(job) * self._clock.worth
-        known = job.mean_wall_s is not None
+        timed = job.mean_wall_s is None or job.mean_wall_s > ADVANCE_MOST_S
         for first, last in job.ready.take_first(count):
             lease = Lease(self._next_attempt, worker.id, job.id, first, last)
             self._next_attempt += last - first + 1
             book = LeaseBook(lease, job.needs, charge)
             job.due += charge * book.open
-            if not known:
+            if timed:
                 self._time(job, book)
             for task in range(first, last + 1):
                 flight = Flight(job, task, lease.id + task - first, worker, book)
@@ -144,7 +144,7 @@ class Books:
         self._settle(job)
 
     def _time(self, job: Job, book: LeaseBook) -> None:
-        book.timed_from = self._clock.now
+        book.timed_from = self._clock.worth
         for account in (job.queue.account, job.user):
             account.open(book.open * book.needs.millicpus / 1000, book.timed_from)
 
@@ -267,8 +267,8 @@ class Books:
         return max(0.0, queue.account.passed(self._clock) * queue.account.weight / self._clock.worth)
 
     def worth_of(self, flight: Flight, seconds: float) -> float:
-        """So much of a processor (or several), at this time."""
-        return max(0.0, seconds) * flight.lease.needs.millicpus / 1000 * self._clock.worth
+        """So much of a processor (or several), until now."""
+        return flight.lease.needs.millicpus / 1000 * self._clock.worth_of(max(0.0, seconds))
 
     def _advance(self, now: float) -> None:
         factor = self._clock.advance(now)
@@ -283,6 +283,8 @@ class Books:
         books |= dict.fromkeys(stray.lease for stray in self._strays.values())
         for book in books:
             book.charge *= factor
+            if book.timed_from is not None:
+                book.timed_from *= factor
 
     def _account(self, job: Job) -> None:
         """Tell the accounts what has changed since they last heard of the job."""

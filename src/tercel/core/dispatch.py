@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tercel.core.effects import Effect, Recalled
 from tercel.core.ledger import Flight, Job, Worker
 from tercel.core.ready import Order, ReadyQueue, Walk
-from tercel.core.shares import UNKNOWN_S
+from tercel.core.shares import ADVANCE_MOST_S, UNKNOWN_S
 
 AHEAD_S = 0.3
 """Seconds of work offered ahead."""
@@ -44,7 +44,8 @@ def ahead_of(job: Job, worker: Worker) -> int:
 def cost_of(job: Job) -> float:
     """What one of its tasks is charged in advance: processor seconds."""
     wall_s = job.expected_wall_s
-    return job.needs.millicpus / 1000 * (UNKNOWN_S if wall_s is None else max(wall_s, 1e-4))
+    seconds = UNKNOWN_S if wall_s is None else min(max(wall_s, 1e-4), ADVANCE_MOST_S)
+    return job.needs.millicpus / 1000 * seconds
 
 
 class Dispatcher:

@@ -35,7 +35,7 @@ class LeaseBook:
         self.charge = charge
         """What the accounts were charged in advance for each task, to be given back."""
         self.timed_from: float | None = None
-        """The accounts are charged as time goes by, from then on: how long such tasks take was not known."""
+        """The accounts are charged as time goes by, from when a second was worth so much."""
         self.rows = [lease]
         """At first the lease as it was issued; less what was cut out."""
         self.cut: list[int] = []

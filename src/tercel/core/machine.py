@@ -254,7 +254,7 @@ class Machine(Joining):
         if report.end is End.EXITED:
             mean = report.wall_s if job.mean_wall_s is None else job.mean_wall_s
             job.mean_wall_s = mean + 0.1 * (report.wall_s - mean)
-        job.due += report.wall_s * flight.lease.needs.millicpus / 1000 * self._clock.worth
+        job.due += self.worth_of(flight, report.wall_s)
         self._supersede(flight, again=after is not TaskState.FINISHED)
         if event is TaskEvent.TRY_AGAIN:
             self.changes.append(AttemptSpent(Outcome(TaskState.FAILED, worker.id, now, report)))

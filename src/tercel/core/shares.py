@@ -7,15 +7,24 @@ priority go by their users' passes, all of weight 1.
 
 What fades is never touched: instead, what is charged later counts more (`Clock.worth`), which orders alike.
 
-What is under way is charged in advance: by how long the job's tasks take, if that is known; if not, a second, and as it
-goes on. When it has ended, what it really took counts instead.
+What is under way is charged a little in advance, so that not everything goes to one: as long as the job's tasks take,
+up to ADVANCE_MOST_S; a second, if that is not known. Of what takes longer, or may, time is charged as it goes by. When it
+has ended, what it really took counts instead.
+
+Why not all of it in advance: what is not used yet would count as if it were, and the more so the longer tasks take. A
+queue of long tasks would have less than its share: by the half of a task's length, in proportion to the time over which
+usage is remembered (HALF_LIFE_S / ln 2). With a little in advance for all, that is a fraction of a percent.
 """
+
+import math
 
 from tercel.core.model import QueueRow
 
 HALF_LIFE_S = 600.0
 UNKNOWN_S = 1.0
 """What a task is charged in advance whose job has no record yet."""
+ADVANCE_MOST_S = 5.0
+"""What any task is charged in advance at most."""
 _WORTH_MOST = 2.0**60
 """Beyond that, all accounts are brought down before numbers lose their precision."""
 
@@ -23,13 +32,19 @@ _WORTH_MOST = 2.0**60
 class Clock:
     """What a second of processor time is worth, the more the later it is."""
 
-    __slots__ = ("_origin", "half_life_s", "now", "worth")
+    __slots__ = ("_origin", "half_life_s", "memory_s", "now", "worth")
 
     def __init__(self, now: float, half_life_s: float = HALF_LIFE_S) -> None:
         self.half_life_s = half_life_s
+        self.memory_s = half_life_s / math.log(2.0)
+        """All the time there ever was, as far as it is remembered."""
         self.now = now
         self._origin = now
         self.worth = 1.0
+
+    def worth_of(self, seconds: float) -> float:
+        """Of so many seconds until now, the first of which have faded a little."""
+        return self.memory_s * self.worth * -math.expm1(-seconds / self.memory_s)
 
     def advance(self, now: float) -> float:
         """Returns by what all accounts must be multiplied: 1, mostly."""
@@ -46,35 +61,40 @@ class Clock:
 class Account:
     """A queue's, or a user's within a queue."""
 
-    __slots__ = ("mean_wall_s", "open_cpus", "open_since", "under_way", "usage", "weight")
+    __slots__ = ("mean_wall_s", "open_cpus", "open_worth", "under_way", "usage", "weight")
 
     def __init__(self, weight: float = 1.0) -> None:
         self.weight = weight
         self.usage = 0.0
         """Processor seconds, each worth what it was when it was charged."""
         self.open_cpus = 0.0
-        """Of what is under way and was charged without knowing how long it takes ..."""
-        self.open_since = 0.0
-        """... and the sum of cpus times the moment it was issued."""
+        """Of what is under way and is charged as time goes by ..."""
+        self.open_worth = 0.0
+        """... and the sum of cpus times what a second was worth when it was issued."""
         self.under_way = 0
         self.mean_wall_s: float | None = None
         """How long tasks of its last job took: what to expect of the next, as long as nothing better is known."""
 
     def passed(self, clock: Clock) -> float:
         """The lower, the sooner it is its turn."""
-        going_on = self.open_cpus * clock.now - self.open_since
-        return (self.usage + clock.worth * max(0.0, going_on)) / self.weight
+        going_on = self.open_cpus * clock.worth - self.open_worth
+        return (self.usage + clock.memory_s * max(0.0, going_on)) / self.weight
 
     def charge(self, amount: float, clock: Clock) -> None:
         self.usage += amount * clock.worth
 
-    def open(self, cpus: float, at: float) -> None:
+    def open(self, cpus: float, worth: float) -> None:
+        """From when a second was worth so much."""
         self.open_cpus += cpus
-        self.open_since += cpus * at
+        self.open_worth += cpus * worth
 
-    def close(self, cpus: float, at: float) -> None:
+    def close(self, cpus: float, worth: float) -> None:
         self.open_cpus -= cpus
-        self.open_since -= cpus * at
+        self.open_worth -= cpus * worth
+
+    def scale(self, factor: float) -> None:
+        self.usage *= factor
+        self.open_worth *= factor
 
 
 class Queue:
@@ -124,7 +144,7 @@ class Queue:
 
     def scale(self, factor: float) -> None:
         for account in (self.account, *self.users.values()):
-            account.usage *= factor
+            account.scale(factor)
 
 
 UNLIMITED = 2**60

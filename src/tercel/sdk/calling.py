@@ -145,7 +145,7 @@ class Calling:
     def _is_full(self, batch: Batch) -> bool:
         mapped = batch.key[2] != 0
         most = FIRST_MAPPED if mapped else self._gathering.calls
-        if mapped and batch.key in self._begun:
+        if mapped and (batch.blobs or batch.key in self._begun):  # what is uploaded, is uploaded once
             most = sys.maxsize
         return len(batch.calls) >= most or batch.size_bytes > BATCH_BYTES
 
