@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tercel.core.grids import Axis, Grid
-from tercel.core.model import After
+from tercel.core.model import After, Call, Function
+from tercel.core.scripts import starting
 from tercel.wire import api
 from tests.cli.conftest import Tercel
 from tests.cli.fake_manager import FakeManager, job, problem
@@ -204,6 +206,23 @@ def test_values_of_a_clone_may_be_files_where_its_tasks_run(
     )
     document = tercel("clone", "37", "--set", "C=*.csv", "--set", "g=1", "--dry-run", "--json").json
     assert document["first"] == ["fit a.csv 1", "fit b.csv 1"]
+
+
+def test_a_function_and_a_script_are_shown_by_their_names(tercel: Tercel, cloneable: FakeManager) -> None:
+    function = api.Submission(
+        function=Function(code=b"\xff", name="simulate"), calls=[Call(b"\x80"), Call(b"")]
+    )
+    cloneable.says("GET", "/v1/jobs/37/submission", function)
+    done = tercel("clone", "37", "--dry-run")
+    assert (done.code, "simulate(…)" in done.out) == (0, True)
+    assert tercel("clone", "37", "--dry-run", "--json").json["first"] == ["simulate(…)"] * 2
+    assert tercel("clone", "37").code == 0
+    [request] = cloneable.asked("POST", "/v1/jobs")
+    sent = msgspec.msgpack.decode(request.body, type=api.Submission)
+    assert (sent.function, sent.calls) == (function.function, function.calls)
+    script = api.Submission(argv=(*starting("job.sh", "#!/bin/sh\n"), "--fast"))
+    cloneable.says("GET", "/v1/jobs/37/submission", script)
+    assert tercel("clone", "37", "--dry-run", "--json").json["first"] == ["job.sh --fast"]
 
 
 def _fields(submission: api.Submission) -> dict[str, Any]:
