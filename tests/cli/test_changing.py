@@ -11,7 +11,7 @@ from tercel.core.model import After, Call, Function
 from tercel.core.scripts import starting
 from tercel.wire import api
 from tests.cli.conftest import Tercel
-from tests.cli.fake_manager import FakeManager, job, problem
+from tests.cli.fake_manager import STATUS, FakeManager, job, problem
 from tests.cli.test_errors import one_line
 from tests.cli.test_startup import completed
 
@@ -277,6 +277,7 @@ def test_a_clone_of_what_is_not_there_says_so(tercel: Tercel, manager: FakeManag
 def queues(manager: FakeManager) -> FakeManager:
     manager.says("GET", "/v1/queues", api.QueueList(queues=[VISION]))
     manager.says("PUT", "/v1/queues/vision", VISION)
+    manager.says("GET", "/v1/status", STATUS)
     return manager
 
 
@@ -312,6 +313,12 @@ def test_a_queue_that_is_not_there_is_not_changed(
     assert done.code == 2
     assert done.err == "tercel: there is no queue visoin: see `tercel queue list`\n"
     assert not [request for request in queues.requests if request.method == "PUT"]
+
+
+def test_the_own_queue_is_there_before_the_first_job(tercel: Tercel, queues: FakeManager) -> None:
+    queues.says("PUT", "/v1/queues/ada", VISION)
+    assert tercel("queue", "pause", "ada").code == 0
+    assert sent(queues, "PUT", "/v1/queues/ada")["paused"] is True
 
 
 def test_of_a_queue_only_what_is_named_changes(tercel: Tercel, queues: FakeManager) -> None:
