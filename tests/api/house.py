@@ -317,7 +317,9 @@ class Scripted:
         instance: str = "1",
         info: WorkerInfo | None = None,
     ) -> Welcome:
-        info = info or WorkerInfo(node="n", capacity=Needs(cpus * 1000, mem_bytes), version="test")
+        info = info or WorkerInfo(
+            node="n", capacity=Needs(cpus * 1000, mem_bytes), version="test", python="3.11.7"
+        )
         await self.say(Hello(PROTOCOL, self.name, instance, info, list(held)))
         return await self.next(Welcome)
 

@@ -217,13 +217,25 @@ async def test_a_worker_that_is_back_may_still_fetch_for_what_it_holds(house: Ho
     assert await pieces(from_before, key) == b"value"
 
 
-async def test_the_value_of_a_task_that_failed_is_gone(house: House) -> None:
+async def test_a_call_that_needs_the_value_of_one_that_failed_is_skipped(house: House) -> None:
     worker = await house.worker()
     job = (await submit(house, [[b"0"]])).of(Submitted).id
     await worker.report(await worker.offered(), code=1, value=inline(b"error"))
     await submit(house, [[b"x", [f"t{job}.0"]]])
+    assert (await house.ended(2)).counts.cancelled == 1
+    assert (await house.task(2, 0)).why.startswith("skipped: it needs 1.0, which ")
+
+
+async def test_the_value_of_a_task_that_failed_is_gone(house: House) -> None:
+    """A call that refers to it runs only if that was asked for."""
+    worker = await house.worker()
+    body = {"function": FUNCTION, "calls": [[b"0"]], "on_failure": "run"}
+    packed = io.BytesIO(msgspec.msgpack.encode(body))
+    assert (await house.ask("POST", "/v1/jobs", body=packed, headers=PACKED)).status == 201
+    await worker.report(await worker.offered(), code=1, value=inline(b"error"))
+    await submit(house, [[b"x", ["t1.0"]]])
     await worker.offered()
-    assert "is failed" in await refused(worker, f"t{job}.0")
+    assert "is failed" in await refused(worker, "t1.0")
 
 
 async def test_tasks_that_have_begun_are_spared_if_asked_for(house: House) -> None:

@@ -3,13 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tercel.core.grids import Axis, Grid
-from tercel.core.model import After
+from tercel.core.model import After, Call, Function
+from tercel.core.scripts import starting
 from tercel.wire import api
 from tests.cli.conftest import Tercel
-from tests.cli.fake_manager import FakeManager, job, problem
+from tests.cli.fake_manager import STATUS, FakeManager, job, problem
 from tests.cli.test_errors import one_line
 from tests.cli.test_startup import completed
 
@@ -206,6 +208,23 @@ def test_values_of_a_clone_may_be_files_where_its_tasks_run(
     assert document["first"] == ["fit a.csv 1", "fit b.csv 1"]
 
 
+def test_a_function_and_a_script_are_shown_by_their_names(tercel: Tercel, cloneable: FakeManager) -> None:
+    function = api.Submission(
+        function=Function(code=b"\xff", name="simulate"), calls=[Call(b"\x80"), Call(b"")]
+    )
+    cloneable.says("GET", "/v1/jobs/37/submission", function)
+    done = tercel("clone", "37", "--dry-run")
+    assert (done.code, "simulate(…)" in done.out) == (0, True)
+    assert tercel("clone", "37", "--dry-run", "--json").json["first"] == ["simulate(…)"] * 2
+    assert tercel("clone", "37").code == 0
+    [request] = cloneable.asked("POST", "/v1/jobs")
+    sent = msgspec.msgpack.decode(request.body, type=api.Submission)
+    assert (sent.function, sent.calls) == (function.function, function.calls)
+    script = api.Submission(argv=(*starting("job.sh", "#!/bin/sh\n"), "--fast"))
+    cloneable.says("GET", "/v1/jobs/37/submission", script)
+    assert tercel("clone", "37", "--dry-run", "--json").json["first"] == ["job.sh --fast"]
+
+
 def _fields(submission: api.Submission) -> dict[str, Any]:
     return {name: getattr(submission, name) for name in submission.__struct_fields__}
 
@@ -258,6 +277,7 @@ def test_a_clone_of_what_is_not_there_says_so(tercel: Tercel, manager: FakeManag
 def queues(manager: FakeManager) -> FakeManager:
     manager.says("GET", "/v1/queues", api.QueueList(queues=[VISION]))
     manager.says("PUT", "/v1/queues/vision", VISION)
+    manager.says("GET", "/v1/status", STATUS)
     return manager
 
 
@@ -293,6 +313,12 @@ def test_a_queue_that_is_not_there_is_not_changed(
     assert done.code == 2
     assert done.err == "tercel: there is no queue visoin: see `tercel queue list`\n"
     assert not [request for request in queues.requests if request.method == "PUT"]
+
+
+def test_the_own_queue_is_there_before_the_first_job(tercel: Tercel, queues: FakeManager) -> None:
+    queues.says("PUT", "/v1/queues/ada", VISION)
+    assert tercel("queue", "pause", "ada").code == 0
+    assert sent(queues, "PUT", "/v1/queues/ada")["paused"] is True
 
 
 def test_of_a_queue_only_what_is_named_changes(tercel: Tercel, queues: FakeManager) -> None:

@@ -29,6 +29,8 @@ def _commands(draft: Draft, numbers: Sequence[int]) -> Iterator[tuple[int, str]]
             command = line if argv is None else shlex.join(typed(argv))
         elif job.lines is not None:
             command = job.lines[number]
+        elif job.function is not None:
+            command = str(job.function)
         else:
             command = shlex.join(typed(job.argv)) if job.argv else job.line
         yield number, f"{command.rstrip()} {number}" if job.task_id_argument else command

@@ -49,7 +49,7 @@ def change_queue(screen: Screen, name: str, settings: QueueSettings, *, new: boo
             raise UsageError(
                 f"there is a queue {name} already: `tercel queue set {name}` changes it", "queue"
             )
-        if not new and name not in names:
+        if not new and name not in names and name != (await client.status()).user:
             raise NotFound(f"there is no queue {name}: see `tercel queue list`", "queue")
         view = await client.set_queue(name, settings)
         screen.emit(view)

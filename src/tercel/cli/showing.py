@@ -88,6 +88,6 @@ def _needs(drafts: Sequence[Draft], draft: Draft) -> str:
 def _command(draft: Draft, width: int) -> str:
     job = draft.submission
     lines = job.lines or []
-    text = " ".join(typed(job.argv)) or job.line or (lines[0] if lines else "")
+    text = " ".join(typed(job.argv)) or job.line or (lines[0] if lines else str(job.function))
     more = f" (and {count(len(lines) - 1, 'line')} more)" if len(lines) > 1 else ""
     return short(text, width) + more

@@ -85,6 +85,9 @@ class Function(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     path: tuple[str, ...] = ()
     """Directories that its modules are imported from, where they exist."""
 
+    def __str__(self) -> str:
+        return f"{self.name or 'function'}(…)"
+
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
     """The arguments of one task of a function.

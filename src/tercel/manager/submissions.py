@@ -72,8 +72,8 @@ async def _submit(
     for number, draft in enumerate(drafts):
         with _placed(draft.submission, number, of_flow):
             _check_key(draft.submission.key)
+            await _check_values(manager, who, draft.submission)  # first: what calls name are needs, too
             _check_needs(manager, who, drafts, number)
-            await _check_values(manager, who, draft.submission)
     if not key:
         return [_submitted(row) for row in await _add(manager, who, drafts)]
     owned = (who.user, key)

@@ -54,7 +54,7 @@ def job_view(manager: Manager, row: JobRow, *, listed: bool = False) -> JobView:
     array_most, after_most = (LISTED_ARRAY, LISTED_NEEDS) if listed else (None, None)
     command = shlex.join(typed(spec.argv)) if spec.argv else spec.line
     if spec.function is not None:
-        command = f"{spec.function.name or 'function'}(…)"
+        command = str(spec.function)
     if row.has_lines and not spec.template:
         command = manager.store.lines(row.id, 0, 0)[0]
     return JobView(
