@@ -402,6 +402,52 @@ def test_ctrl_c_ends_a_script_at_once_with_all_that_it_runs(script: Path, tmp_pa
     becomes(lambda: marked(f"SCRIPT={script}\0") == {}, "nothing of it is left")
 
 
+INTERRUPTED = """
+import os, sys, time
+from tercel import Executor
+
+place = sys.argv[1]
+
+def forever(n=0):
+    open(os.path.join(place, f"begun-{n}"), "w").close()
+    time.sleep(600)
+
+"""
+BODIES = {
+    "in a map": "with Executor(workers=2) as ex: list(ex.map(forever, range(100)))",
+    "leaving the block": "with Executor(workers=2) as ex: ex.submit(forever)",
+    "in shutdown": "ex = Executor(workers=2); ex.submit(forever); ex.shutdown()",
+    "without a block": "ex = Executor(workers=2); ex.submit(forever).result()",
+    "at the end": "ex = Executor(workers=2); ex.submit(forever)",
+    "with others that wait": """with Executor(workers=2) as ex:
+    last = ex.submit(forever)
+    for _ in range(50):
+        last = ex.submit(abs, last)
+    last.result()""",
+    "in a client's map": """with Executor(workers=2) as ex:
+    ex.submit(int).result()
+    list(ex._client.map(forever, range(10), chunksize=1))""",
+}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("where", BODIES)
+def test_wherever_ctrl_c_meets_a_script_it_ends_and_nothing_is_left(
+    tmp_path: Path, where: str, times: int
+) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(INTERRUPTED + BODIES[where])
+    process = started(path, str(tmp_path))
+    becomes((tmp_path / "begun-0").exists, "the call runs")
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert "KeyboardInterrupt" in err
+    assert err.count("Traceback") <= times, err
+    assert "RuntimeError" not in err
+    becomes(lambda: marked(f"SCRIPT={path}\0") == {}, "nothing of it is left")
+
+
 def test_a_script_that_is_killed_leaves_nothing_behind(script: Path, tmp_path: Path) -> None:
     process = started(script, str(tmp_path))
     becomes((tmp_path / "begun").exists, "the call runs")

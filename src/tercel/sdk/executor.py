@@ -11,6 +11,7 @@ gone with it. Nothing is imported anew from the main program, so a script needs 
 import asyncio
 import atexit
 import concurrent.futures
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -72,7 +73,10 @@ class Executor(concurrent.futures.Executor):
         self._calling: Calling | None = None
         self._futures: WeakSet[TaskFuture[Any]] = WeakSet()
         self._closed = False
-        self._ending: threading.Thread | None = None
+        self._exiting = False
+        """The program is at its end, where Python may start no more threads."""
+        self._ended = threading.Event()
+        """Waited for instead of the thread that does it: a join that Ctrl-C breaks off may leave Python confused."""
         atexit.register(self._at_exit)
 
     # -- calls --------------------------------------------------------------------------------------------
@@ -143,29 +147,37 @@ class Executor(concurrent.futures.Executor):
     # -- the end ------------------------------------------------------------------------------------------
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls. `wait` until all have ended; without, they go on, and end with this program at the latest.
+        """Take no more calls. `wait` until all have ended; without, they go on, and this program ends after them.
 
-        `cancel_futures` cancels those that have not begun.
+        `cancel_futures` cancels those that have not begun. Ctrl-C while it waits cancels all.
         """
         with self._lock:
             first, self._closed = not self._closed, True
             calling = self._calling
         if calling is not None and cancel_futures:
             calling.cancel_all(self._pending())
-        if first:
-            # Not a daemon: Python waits for it at its end, as it does for the threads of other executors.
-            self._ending = threading.Thread(target=self._end, name="tercel-shutdown")
-            self._ending.start()
-        if wait and self._ending is not None:
-            self._ending.join()
+        try:
+            if first and self._exiting:
+                self._end()
+            elif first:
+                # Not a daemon: Python waits for it at its end, as it does for the threads of other executors.
+                threading.Thread(target=self._end, name="tercel-shutdown").start()
+            if wait:
+                self._ended.wait()
+        except KeyboardInterrupt:
+            self._stop()
+            raise
 
     def _end(self) -> None:
-        if self._calling is not None and self._client is not None:
-            self._calling.wait_quiet()
-            self._let_go(self._calling, self._client)
-        if self._pool is not None:
-            self._pool.stop()
-        atexit.unregister(self._at_exit)
+        try:
+            if self._calling is not None and self._client is not None:
+                self._calling.wait_quiet()
+                self._let_go(self._calling, self._client)
+            if self._pool is not None:
+                self._pool.stop()
+            atexit.unregister(self._at_exit)
+        finally:
+            self._ended.set()
 
     def _let_go(self, calling: Calling, client: Client) -> None:
         try:
@@ -180,7 +192,12 @@ class Executor(concurrent.futures.Executor):
             return [future for future in self._futures if not future.done()]
 
     def _at_exit(self) -> None:
-        self.shutdown()
+        """What a program leaves is done before it ends; unless Ctrl-C has ended it, as Python notes."""
+        self._exiting = True
+        if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
+            self._stop()
+        else:
+            self.shutdown()
 
     def __enter__(self) -> "Executor":
         opened.append(self)
@@ -198,15 +215,23 @@ class Executor(concurrent.futures.Executor):
         return None
 
     def _stop(self) -> None:
-        pending, calling = self._pending(), self._calling
-        if calling is not None:
-            try:
-                calling.cancel_all(pending, running=True)
-            except TercelError as fault:
-                calling.fail_all(pending, fault)
-        self.shutdown(wait=False)
-        if self._ending is not None:
-            self._ending.join(STOP_S)
+        try:
+            if self._calling is not None:
+                _cancel(self._calling, self._pending())
+        finally:
+            self.shutdown(wait=False)
+        self._ended.wait(STOP_S)
+
+
+def _cancel(calling: Calling, futures: list[TaskFuture[Any]]) -> None:
+    """All of them are told that they have ended, whether they could be made to or not."""
+    try:
+        calling.cancel_all(futures, running=True)
+    except TercelError as fault:
+        calling.fail_all(futures, fault)
+    except KeyboardInterrupt:  # once more: nobody waits for anything now
+        calling.fail_all(futures, TercelError("its executor was left by Ctrl-C"))
+        raise
 
 
 async def _calling(client: Client, gathering: Gathering) -> Calling:

@@ -195,7 +195,7 @@ class TaskFuture(Future[T], Referable):
 
     def _skipped(self, row: ValueRow) -> DependencyFailed:
         error = DependencyFailed(self.task_id, f"was not run: {row[4]}")
-        error.__cause__ = cause_of(self)
+        error.__cause__ = cause_of(self.needs[0]) if self.needs else None
         return error
 
 

@@ -71,12 +71,12 @@ class _iterate(Generic[A, P, R]):
             try:
                 while True:
                     try:
-                        item = client.wait_for(_next(items))
+                        item = client.wait_for(items.next())
                     except StopAsyncIteration:
                         return
                     yield item
             finally:
-                client.wait_for(_close(items))
+                client.wait_for(items.close())
 
         iterate.__doc__ = self.__doc__
         return iterate
@@ -227,16 +227,24 @@ async def _wind_down(twin: AsyncClient) -> None:
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 
+class _Items(Generic[R]):
+    """Of an async generator, one step after the other: one that Ctrl-C broke off takes a moment to end."""
+
+    def __init__(self, items: AsyncGenerator[R, None]) -> None:
+        self._items = items
+        self._turn = asyncio.Lock()
+
+    async def next(self) -> R:
+        async with self._turn:
+            return await anext(self._items)
+
+    async def close(self) -> None:
+        async with self._turn:
+            await self._items.aclose()
+
+
 async def _begun(
     method: Callable[P, AsyncGenerator[R, None]], *args: P.args, **kwargs: P.kwargs
-) -> AsyncGenerator[R, None]:
+) -> _Items[R]:
     """In the loop, where it is to be run."""
-    return method(*args, **kwargs)
-
-
-async def _next(items: AsyncGenerator[R, None]) -> R:
-    return await anext(items)
-
-
-async def _close(items: AsyncGenerator[R, None]) -> None:
-    await items.aclose()
+    return _Items(method(*args, **kwargs))
