@@ -16,6 +16,7 @@ NAMES = (
     "restart",
     "many_workers",
     "functions",
+    "fair_share",
 )
 
 for name in NAMES:

@@ -31,7 +31,7 @@ class VirtualPool:
         self._ends: list[tuple[float, int, Flight, float]] = []
         self._order = itertools.count()
         self.used: dict[str, float] = {}
-        """Processor seconds of tasks that ended, by queue and by user."""
+        """Processor seconds of tasks that ended, by queue and by user: see `usage`."""
         self.begins: dict[int, list[float]] = {}
         """When tasks of a job began ..."""
         self.ended: dict[int, list[float]] = {}
@@ -83,11 +83,16 @@ class VirtualPool:
         if not over():
             self.now = max(self.now, until)
 
+    def usage(self) -> dict[str, float]:
+        """Also of what is under way, up to now."""
+        told = dict(self.used)
+        for end, _, flight, length in self._ends:
+            _add(told, flight, length - (end - self.now))
+        return told
+
     def _note_end(self, flight: Flight, length: float) -> None:
-        job = flight.job
-        self.ended[job.id].append(self.now)
-        for key in (job.queue.name, f"user {job.row.owner}"):
-            self.used[key] = self.used.get(key, 0.0) + length
+        self.ended[flight.job.id].append(self.now)
+        _add(self.used, flight, length)
 
     def _round(self) -> None:
         self.machine.tick(self.now)
@@ -115,6 +120,11 @@ class VirtualPool:
             self.begins[flight.job.id].append(self.now)
             self.machine.on_started(name, [flight.attempt], self.now)
             heapq.heappush(self._ends, (self.now + length, next(self._order), flight, length))
+
+
+def _add(used: dict[str, float], flight: Flight, seconds: float) -> None:
+    for key in (flight.job.queue.name, f"user {flight.job.row.owner}"):
+        used[key] = used.get(key, 0.0) + seconds
 
 
 def deviation(used: dict[str, float], weights: dict[str, float]) -> float:

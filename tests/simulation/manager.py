@@ -271,6 +271,7 @@ class SimManager:
         machine.round()
         world.witness.check_machine(machine)
         world.witness.check_round(machine)
+        world.witness.check_caps(machine)
         if world.rng.random() < 0.05:
             world.witness.check_reasons(machine, world.now)
         changes, effects = machine.take()

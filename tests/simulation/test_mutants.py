@@ -7,14 +7,18 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import msgspec
 import pytest
 
 from tercel.core.effects import Acknowledged, Welcomed
+from tercel.core.graph import Need
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job, LeaseBook, Worker
 from tercel.core.machine import Machine
 from tercel.core.model import End, Held, Lease, Report
+from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent
+from tercel.core.waiting import _Skips
 from tercel.wire.session import FrameOrder
 from tercel.worker.agent import Agent
 
@@ -128,7 +132,7 @@ def late_reports_are_not_fenced(patch: Patch) -> None:
     def gullible(self: Machine, worker: Worker, job: Job | None, report: Report) -> Flight | None:
         flight = claim(self, worker, job, report)
         if flight is None and job is not None and job.state_of(report.task) is not None:
-            book = LeaseBook(Lease(report.attempt, worker.id, job.id, report.task, report.task))
+            book = LeaseBook(Lease(report.attempt, worker.id, job.id, report.task, report.task), job.needs)
             flight = Flight(job, report.task, report.attempt, worker, book)
             job.strays.setdefault(report.task, []).append(flight)
             self._strays[report.attempt] = flight
@@ -167,18 +171,18 @@ def attempt_ids_begin_anew_at_a_restart(patch: Patch) -> None:
 @mutant
 def finished_tasks_are_ready_again_after_a_restart(patch: Patch) -> None:
     restore = Job.restore
-    patch.setattr(Job, "restore", lambda self, _, failed, cancelled: restore(self, [], failed, cancelled))
+    patch.setattr(Job, "restore", lambda self, _, *others: restore(self, [], *others))
 
 
 @mutant
 def ended_tasks_of_a_lost_worker_are_queued_again(patch: Patch) -> None:
     lose = Machine._lose
 
-    def careless(self: Machine, worker: Worker) -> None:
+    def careless(self: Machine, worker: Worker, now: float) -> None:
         for flight in worker.flights.values():
             if flight.ending and flight.task not in flight.job.flights and flight.job.id in self.jobs:
                 flight.job.ready.add(flight.task)
-        lose(self, worker)
+        lose(self, worker, now)
 
     patch.setattr(Machine, "_lose", careless)
 
@@ -222,11 +226,11 @@ def workers_forget_reports_once_they_are_sent(patch: Patch) -> None:
 def the_loss_of_a_worker_spends_retries(patch: Patch) -> None:
     lose = Machine._lose
 
-    def unjust(self: Machine, worker: Worker) -> None:
+    def unjust(self: Machine, worker: Worker, now: float) -> None:
         for flight in worker.flights.values():
             if not flight.ending:
                 flight.job.failures[flight.task] = flight.job.failures.get(flight.task, 0) + 1
-        lose(self, worker)
+        lose(self, worker, now)
 
     patch.setattr(Machine, "_lose", unjust)
 
@@ -308,9 +312,9 @@ def room_after_a_return_is_not_noticed(patch: Patch) -> None:
 def a_lost_workers_tasks_are_not_put_in_line(patch: Patch) -> None:
     lose = Machine._lose
 
-    def blind(self: Machine, worker: Worker) -> None:
+    def blind(self: Machine, worker: Worker, now: float) -> None:
         self._settle = lambda _: None  # type: ignore[method-assign]
-        lose(self, worker)
+        lose(self, worker, now)
         del self._settle
 
     patch.setattr(Machine, "_lose", blind)
@@ -339,6 +343,104 @@ def the_table_lets_a_ready_task_be_lost_twice(patch: Patch) -> None:
         flight.lease.open -= 1
 
     patch.setattr(Machine, "_requeue", twice)
+
+
+# -- needs, holds, retries and queues ----------------------------------------------------------------------
+
+
+@mutant
+def needs_are_ignored(patch: Patch) -> None:
+    patch.setattr(Machine, "_attach", lambda self, job, now: self._settle_or_end(job, now))
+
+
+@mutant
+def a_skip_is_not_spread(patch: Patch) -> None:
+    def deaf(self: Any, job: Job, tasks: IntervalSet, why: str) -> None:
+        add(self, job, tasks, why)
+        self.todo.clear()
+
+    add = _Skips.add
+    patch.setattr(_Skips, "add", deaf)
+
+
+@mutant
+def skipped_tasks_are_not_revived(patch: Patch) -> None:
+    patch.setattr(Machine, "_revive_behind", lambda *_: None)
+
+
+@mutant
+def revived_tasks_forget_their_needs(patch: Patch) -> None:
+    patch.setattr(Machine, "_wait_again", lambda self, job, tasks, now: self._settle_or_end(job, now))
+
+
+@mutant
+def held_tasks_are_offered_after_a_restart(patch: Patch) -> None:
+    init = Job.__init__
+
+    def loose(self: Job, row: Any, queue: Any) -> None:
+        init(self, row, queue)
+        self.held = IntervalSet()
+
+    patch.setattr(Job, "__init__", loose)
+
+
+@mutant
+def a_held_task_of_a_lost_worker_is_ready(patch: Patch) -> None:
+    patch.setattr(Job, "rest", lambda self, task: self.ready.add(task))
+
+
+@mutant
+def the_end_of_a_pause_is_not_noticed(patch: Patch) -> None:
+    patch.setattr(Machine, "_end_delays", lambda *_: None)
+
+
+@mutant
+def needs_that_are_met_at_a_restart_are_waited_for(patch: Patch) -> None:
+    patch.setattr(Need, "hear", lambda *_: (IntervalSet(), IntervalSet()))
+
+
+@mutant
+def what_ended_is_forgotten_while_others_need_it(patch: Patch) -> None:
+    patch.setattr(Machine, "find", lambda self, id: self.jobs.get(id))
+
+
+@mutant
+def caps_of_queues_are_ignored(patch: Patch) -> None:
+    patch.setattr(Queue, "room", lambda self, _: 0 if self.row.paused else 10**9)
+
+
+@mutant
+def paused_queues_go_on(patch: Patch) -> None:
+    room = Queue.room
+
+    def heedless(self: Queue, user: Any) -> int:
+        row, self.row = self.row, msgspec.structs.replace(self.row, paused="")
+        left = room(self, user)
+        self.row = row
+        return left
+
+    patch.setattr(Queue, "room", heedless)
+
+
+@mutant
+def those_that_stood_back_are_forgotten(patch: Patch) -> None:
+    patch.setattr(Machine, "_admit_more", lambda *_: None)
+
+
+@mutant
+def time_of_a_stray_is_charged_for_ever(patch: Patch) -> None:
+    patch.setattr(Machine, "_no_stray", lambda self, stray: self._strays.pop(stray.attempt) and None)
+
+
+@mutant
+def tasks_under_way_are_booked_by_what_their_job_needs_now(patch: Patch) -> None:
+    release = Worker.release
+
+    def confused(self: Worker, flight: Flight) -> None:
+        flight.lease.needs = flight.job.needs
+        release(self, flight)
+
+    patch.setattr(Worker, "release", confused)
 
 
 @pytest.mark.must("e")

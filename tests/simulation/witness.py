@@ -238,6 +238,8 @@ class Witness:
         for change in changes:
             self._check(machine, change)
             self.expected.apply(change)
+        if any(isinstance(change, Reopened) for change in changes):
+            self.skips_to_check += self.expected.skipped  # some may have to be revived
         for task in self.skips_to_check:
             if task in self.expected.skipped and not self.expected.cause_to_skip(task):
                 self.broken(f"task {task} is skipped without cause")
@@ -418,6 +420,20 @@ class Witness:
                     and worker.room(job.needs, 0) > 0
                 ):
                     self.broken(f"worker {worker.id} idles while job {job.id} waits")
+
+    def check_caps(self, machine: Machine) -> None:
+        """After a round: of no queue more was given out than it may have under way, or anything while it is paused."""
+        for change in machine.changes:
+            if not isinstance(change, Leased) or change.lease.id <= self.newest:
+                continue
+            job = machine.jobs[change.lease.job]
+            queue, row = job.queue, job.queue.row
+            if (
+                row.paused
+                or 0 < row.max_running < queue.account.under_way
+                or 0 < row.user_max < job.user.under_way
+            ):
+                self.broken(f"{change.lease} is given out beyond what queue {row} allows")
 
     def check_reasons(self, machine: Machine, now: float) -> None:
         for job in machine.jobs.values():
