@@ -12,7 +12,7 @@ import pytest
 
 from tercel import DependencyFailed, Executor, TaskFailed
 from tercel.core import commands
-from tercel.sdk import pickling
+from tercel.sdk import calling, pickling
 from tercel.sdk.failures import RemoteTraceback
 from tercel.sdk.futures import TaskFuture
 from tercel.wire.api import ValueRow
@@ -85,6 +85,45 @@ def test_so_many_futures_that_they_do_not_fit_are_refused_with_advice(
     assert "60 futures in them" in str(error)
     assert "merge some 50 futures to a call" in str(error)
     assert pickling.MAX_CALL_BYTES < commands.MAX_CALL_BYTES
+
+
+def test_a_future_that_gets_its_number_while_it_is_pickled_is_not_taken_for_one_that_has_none(
+    pool: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need = pool.submit(work.square, 3)
+    really_pickle = calling.pickle_call
+
+    def pickle_slowly(*arguments: Any) -> pickling.PickledCall:
+        pickled = really_pickle(*arguments)
+        assert not pickled.settled
+        need.result(PATIENCE_S)
+        return pickled
+
+    monkeypatch.setattr(calling, "pickle_call", pickle_slowly)
+    assert pool.submit(work.add, need, 1).result(PATIENCE_S) == 10
+
+
+class Late(pickling.Referable):
+    """Gets its number between two looks at it."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def __reduce__(self) -> str:
+        raise TypeError("only by its key")
+
+    @property
+    def key(self) -> str:
+        self.looks += 1
+        return "t3.4" if self.looks > 1 else ""
+
+
+def test_the_keys_of_a_call_are_those_in_its_pickle() -> None:
+    late = Late()
+    assert not pickling.pickle_call((late,), {}).settled
+    again = pickling.pickle_call((late,), {})
+    assert again.settled
+    assert again.call.values == ("t3.4",)
 
 
 def test_one_result_serves_many_calls(pool: Executor) -> None:

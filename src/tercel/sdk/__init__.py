@@ -7,7 +7,8 @@
     sync     Client: the same methods for programs without an event loop, made from the async ones
 
     executor    Executor: concurrent.futures; decorator: @task
-    calling     calls -> jobs -> results; batches: calls that become one job; following: what ended; telling: the thread in which futures are told
+    calling     calls -> jobs -> results; batches: calls that become one job; sending: how they get to the manager;
+                following: what ended; telling: the thread in which futures are told
     mapping     a function over many items; jobs: a submitted command as an object
     futures     TaskFuture; failures: what it raises if the function did not
     pickling    functions and arguments, and what does not travel in them; chunks: many calls as one

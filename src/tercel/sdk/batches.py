@@ -52,12 +52,14 @@ class Batch:
 def settled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Pickled once more: by now the tasks that it needs have their numbers, or will never have."""
     pickled = pickle_call(args, kwargs)
+    if pickled.settled:
+        return pickled.call
     for need in pickled.needs:
         if isinstance(need, TaskFuture) and not need.key:
             raise DependencyFailed(
                 "(not submitted)", "was not run: a call whose value it needs was never submitted"
             ) from cause_of(need)
-    return pickled.call
+    return settled(args, kwargs)  # the last of them got its number in this moment
 
 
 def selectors(job: int, tasks: IntervalSet) -> list[str]:

@@ -121,7 +121,7 @@ class Calling:
                 batch = self._open[key] = Batch(key, function, key[1])
                 if key[2] == 0:
                     self._loop.call_soon_threadsafe(self._send_soon, batch)
-            if unknown:
+            if not pickled.settled:
                 batch.unsettled[len(batch.calls)] = (args, kwargs)
                 batch.needs += unknown
             batch.calls.append(pickled.call)

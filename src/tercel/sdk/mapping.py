@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -120,6 +121,8 @@ def _shown(total: int, progress: bool | None) -> Iterator[Callable[[], None]]:
     from rich.console import Console  # noqa: PLC0415 - slow to load, and mostly not needed
     from rich.progress import Progress  # noqa: PLC0415
 
-    with Progress(console=Console(stderr=True)) as bar:
+    # In a notebook, rich draws with widgets; without them it would show nothing but a warning.
+    widgets = find_spec("ipywidgets") is not None
+    with Progress(console=Console(stderr=True, force_jupyter=None if widgets else False)) as bar:
         line = bar.add_task("items", total=total)
         yield lambda: bar.advance(line)

@@ -45,6 +45,11 @@ class PickledCall(NamedTuple):
     needs: list[Referable]
     """The futures in it."""
 
+    @property
+    def settled(self) -> bool:
+        """Whether it can be sent: the tasks of all its futures had their numbers when it was pickled."""
+        return _NOT_KNOWN not in self.call.values
+
 
 class _Blob(Referable):
     def __init__(self, data: bytes) -> None:
@@ -59,12 +64,16 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=PROTOCOL)
         self.found: dict[int, Referable] = {}
+        self.keys: dict[str, None] = {}
+        """As they stand in the pickle. A future may have got its number since: then asking it would tell another."""
 
     def persistent_id(self, value: object) -> str | None:
         if not isinstance(value, Referable):
             return None
+        key = value.key or _NOT_KNOWN
         self.found[id(value)] = value
-        return value.key or _NOT_KNOWN
+        self.keys[key] = None
+        return key
 
 
 def key_of(data: bytes) -> str:
@@ -76,13 +85,12 @@ def pickle_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PickledCall
     data = _plain((args, kwargs))
     if data is not None:
         return PickledCall(Call(data), {}, [])
-    data, found = _dump((args, kwargs))
+    data, found, keys = _dump((args, kwargs))
     blobs: dict[str, bytes] = {}
     if len(data) > LARGE_BYTES:
         light_args = tuple(_lightened(value, blobs) for value in args)
         light_kwargs = {name: _lightened(value, blobs) for name, value in kwargs.items()}
-        data, found = _dump((light_args, light_kwargs))
-    keys = tuple(dict.fromkeys(value.key or _NOT_KNOWN for value in found))
+        data, found, keys = _dump((light_args, light_kwargs))
     needs = [value for value in found if not isinstance(value, _Blob)]
     if len(data) + sum(map(len, keys)) > MAX_CALL_BYTES:
         raise ValueError(_too_large(len(data) + sum(map(len, keys)), len(needs)))
@@ -127,18 +135,18 @@ def _plain(value: object) -> bytes | None:
     return data
 
 
-def _dump(value: object) -> tuple[bytes, list[Referable]]:
+def _dump(value: object) -> tuple[bytes, list[Referable], tuple[str, ...]]:
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(value)
-    return file.getvalue(), list(pickler.found.values())
+    return file.getvalue(), list(pickler.found.values()), tuple(pickler.keys)
 
 
 def _lightened(value: object, blobs: dict[str, bytes]) -> object:
     """The value, or if it is large and has no futures in it, what stands for it."""
     if isinstance(value, Referable):
         return value
-    data, found = _dump(value)
+    data, found, _ = _dump(value)
     if found or len(data) <= LARGE_BYTES:
         return value
     blob = _Blob(data)
