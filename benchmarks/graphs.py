@@ -5,7 +5,6 @@ Half of the graph's edges make chains of ten, the others join any two tasks (fro
 handed in as one job; that takes part in the time.
 """
 
-import asyncio
 import random
 import statistics
 import sys

@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercel.core.books import Settings
+from tercel.core.accounts import Settings
 from tercel.core.changes import Leased, Loaded
 from tercel.core.dispatch import AHEAD_MOST, LONG_S, ahead_of
 from tercel.core.effects import Recalled
-from tercel.core.ledger import Job, Worker
+from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report, WorkerInfo
 from tercel.core.shares import Queue
+from tercel.core.workers import Worker
 
 JOB = st.tuples(
     st.sampled_from([0, 1000, 1000]),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercel.core.books import Settings
+from tercel.core.accounts import Settings
 from tercel.core.changes import Edge, Loaded
 from tercel.core.effects import Offered
 from tercel.core.graph import check_edges, find_cycle

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercel.core.ledger import Flight, Job, LeaseBook, Worker
+from tercel.core.ledger import Flight, Job, LeaseBook
 from tercel.core.model import JobRow, JobSpec, Lease, Needs, QueueRow
 from tercel.core.ready import STALE_MOST, Line, ReadyQueue, Stream, Walk
 from tercel.core.shares import Account, Clock, Queue
+from tercel.core.workers import Worker
 
 COST = 1.0
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercel.core.books import Settings
+from tercel.core.accounts import Settings
 from tercel.core.changes import Leased, Loaded
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tercel.core.books import Settings
+from tercel.core.accounts import Settings
 from tercel.core.changes import (
     AttemptLost,
     AttemptSpent,

@@ -9,7 +9,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from tercel.core.books import Settings
+from tercel.core.accounts import Settings
 from tercel.core.changes import Loaded
 from tercel.core.effects import Offered, Recalled
 from tercel.core.ledger import Flight

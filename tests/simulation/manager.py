@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tercel.core.books import Settings
+from tercel.core.accounts import Settings
 from tercel.core.changes import Change, JobAdded
 from tercel.core.effects import (
     Acknowledged,

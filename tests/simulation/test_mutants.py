@@ -13,12 +13,13 @@ import pytest
 from tercel.core.effects import Acknowledged, Welcomed
 from tercel.core.graph import Need
 from tercel.core.intervals import IntervalSet
-from tercel.core.ledger import Flight, Job, LeaseBook, Worker
+from tercel.core.ledger import Flight, Job, LeaseBook
 from tercel.core.machine import Machine
 from tercel.core.model import End, Held, Lease, Report
 from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent
 from tercel.core.waiting import _Skips
+from tercel.core.workers import Worker
 from tercel.wire.session import FrameOrder
 from tercel.worker.agent import Agent
 

@@ -9,32 +9,26 @@ import heapq
 import msgspec
 
 from tercel.core import graph
+from tercel.core.accounts import Accounts, Settings
 from tercel.core.changes import Change, JobEnded, LeaseClosed, Leased, LiveJob, Loaded
 from tercel.core.dispatch import Dispatcher, cost_of
 from tercel.core.effects import Effect, JobDone, Offered, Progressed
 from tercel.core.intervals import IntervalSet
-from tercel.core.ledger import Flight, Job, LeaseBook, Worker
-from tercel.core.model import JobRow, Lease, Needs, QueueRow
-from tercel.core.ready import ReadyQueue, rank
-from tercel.core.shares import ADVANCE_MOST_S, HALF_LIFE_S, Clock, Queue
+from tercel.core.ledger import Flight, Job, LeaseBook
+from tercel.core.model import Lease, Needs
+from tercel.core.ready import ReadyQueue
+from tercel.core.shares import ADVANCE_MOST_S, Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.workers import Worker
 
 EPOCH_BITS = 32
 """Attempt ids are epoch << 32 | counter: never repeated, and a larger one is a later one."""
 
 
-class Settings(msgspec.Struct, frozen=True):
-    grace_s: float = 60.0
-    """How long a worker may be away before its tasks are given to others."""
-    half_life_s: float = HALF_LIFE_S
-    """How fast what a queue has had is forgotten."""
-
-
-class Books:
+class Books(Accounts):
     def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
-        self.settings = settings
+        super().__init__(settings, loaded, now)
         self.epoch = loaded.epoch
-        self.jobs: dict[int, Job] = {}
         self.past: dict[int, Job] = {}
         """Jobs that have ended and that others (may) need."""
         self.pinned: dict[int, int] = {}
@@ -42,10 +36,8 @@ class Books:
         self.flows: dict[int, set[int]] = {}
         """Unfinished jobs that were submitted together."""
         self.workers: dict[str, Worker] = {}
-        self.queues = {row.name: Queue(row) for row in loaded.queues}
         self.changes: list[Change] = []
         self.effects: list[Effect] = []
-        self._clock = Clock(now, settings.half_life_s)
         self.ready = ReadyQueue(self._clock)
         self._dispatcher = Dispatcher(self.workers, self.ready, self._issue)
         self._next_attempt = loaded.epoch << EPOCH_BITS
@@ -53,8 +45,6 @@ class Books:
         self._hellos = 0
         self._cut: dict[LeaseBook, None] = {}
         """Leases with attempts to cut out at the next `take`."""
-        self._strays: dict[int, Flight] = {}
-        """All strays of all jobs, by attempt."""
         self._refusals: dict[str, set[int]] = {}
         """Which jobs each worker refused."""
         for live in loaded.past:
@@ -143,11 +133,6 @@ class Books:
             self.effects.append(Offered(lease))
         self._settle(job)
 
-    def _time(self, job: Job, book: LeaseBook) -> None:
-        book.timed_from = self._clock.worth
-        for account in (job.queue.account, job.user):
-            account.open(book.open * book.needs.millicpus / 1000, book.timed_from)
-
     def _requeue(self, flight: Flight, event: TaskEvent) -> None:
         """An attempt that will not be reported: its task is ready again. The flight is off its worker already."""
         job, task = flight.job, flight.task
@@ -195,9 +180,7 @@ class Books:
         flight.recalled = False
         flight.job.strays.setdefault(flight.task, []).append(flight)
         self._strays[flight.attempt] = flight
-        if (since := flight.lease.timed_from) is not None:  # nobody pays for what may not run any more
-            for account in (flight.job.queue.account, flight.job.user):
-                account.close(flight.lease.needs.millicpus / 1000, since)
+        self._stop_time(flight)  # nobody pays for what may not run any more
 
     def _find_stray(self, job: Job | None, task: int, attempt: int, worker: str) -> Flight | None:
         stray = self._strays.get(attempt)
@@ -208,9 +191,7 @@ class Books:
     def _no_stray(self, stray: Flight) -> None:
         """It counts again, if only to be closed."""
         del self._strays[stray.attempt]
-        if (since := stray.lease.timed_from) is not None:
-            for account in (stray.job.queue.account, stray.job.user):
-                account.open(stray.lease.needs.millicpus / 1000, since)
+        self._go_on_with_time(stray)
 
     def _forget_stray(self, stray: Flight) -> None:
         self._no_stray(stray)
@@ -233,9 +214,7 @@ class Books:
         book = flight.lease
         book.open -= 1
         flight.job.due -= book.charge
-        if book.timed_from is not None:
-            for account in (flight.job.queue.account, flight.job.user):
-                account.close(book.needs.millicpus / 1000, book.timed_from)
+        self._stop_time(flight)
         if book.open == 0:
             self.changes += [LeaseClosed(row.id) for row in book.rows]
             book.rows, book.cut = [], []
@@ -252,65 +231,11 @@ class Books:
                     book.cut.append(row.id + task - row.first)
                     self._cut[book] = None
 
-    # -- queues and accounts ------------------------------------------------------------------------------
-
-    def queue_of(self, row: JobRow) -> Queue:
-        """By its name. A user's own queue needs no making."""
-        name = row.spec.queue or row.owner
-        queue = self.queues.get(name)
-        if queue is None:
-            queue = self.queues[name] = Queue(QueueRow(name=name, owner=row.owner))
-        return queue
-
-    def usage_of(self, queue: Queue) -> float:
-        """Processor seconds that a queue has had lately. For people."""
-        return max(0.0, queue.account.passed(self._clock) * queue.account.weight / self._clock.worth)
-
-    def worth_of(self, flight: Flight, seconds: float) -> float:
-        """So much of a processor (or several), until now."""
-        return flight.lease.needs.millicpus / 1000 * self._clock.worth_of(max(0.0, seconds))
-
-    def _advance(self, now: float) -> None:
-        factor = self._clock.advance(now)
-        if factor == 1.0:
-            return
-        for queue in self.queues.values():
-            queue.scale(factor)
-        books: dict[LeaseBook, None] = {}
-        for job in self.jobs.values():
-            job.due *= factor
-            books |= dict.fromkeys(flight.lease for flight in job.flights.values())
-        books |= dict.fromkeys(stray.lease for stray in self._strays.values())
-        for book in books:
-            book.charge *= factor
-            if book.timed_from is not None:
-                book.timed_from *= factor
+    # -- jobs ---------------------------------------------------------------------------------------------
 
     def _account(self, job: Job) -> None:
-        """Tell the accounts what has changed since they last heard of the job."""
-        queue, user = job.queue, job.user
-        if job.due:
-            queue.account.usage += job.due
-            user.usage += job.due
-            job.due = 0.0
-        more = len(job.flights) - job.counted
-        if more:
-            queue.account.under_way += more
-            user.under_way += more
-            job.counted += more
-            if more < 0 and (queue.row.max_running or queue.row.user_max):
-                self._dispatcher.work_appeared()  # for others in the queue, on workers that had room before
-        # What waits for others does not count: it may wait for a job that stands back.
-        queued = len(job.ready) + len(job.flights)
-        if not job.admitted and queued:
-            job.admitted = queue.admits
-            if not job.admitted and not job.stands_back:
-                job.stands_back = True
-                heapq.heappush(queue.standing_back, rank(job))
-        if job.admitted:
-            queue.backlog += queued - job.queued
-            job.queued = queued
-            job.admitted = queued > 0
+        if self._count(job):
+            self._dispatcher.work_appeared()  # for others in the queue, on workers that had room before
 
     def _admit_more(self, queue: Queue) -> None:
         """Jobs that stood back, if the queue has become short enough for them."""
@@ -319,8 +244,6 @@ class Books:
             if job is not None:
                 job.stands_back = False
                 self._settle(job)
-
-    # -- jobs ---------------------------------------------------------------------------------------------
 
     def find(self, id: int) -> Job | None:
         """A job, also one that has ended if it is needed."""

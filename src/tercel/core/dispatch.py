@@ -12,9 +12,10 @@ import math
 from collections.abc import Callable
 
 from tercel.core.effects import Effect, Recalled
-from tercel.core.ledger import Flight, Job, Worker
+from tercel.core.ledger import Flight, Job
 from tercel.core.ready import Order, ReadyQueue, Walk
 from tercel.core.shares import ADVANCE_MOST_S, UNKNOWN_S
+from tercel.core.workers import Worker
 
 AHEAD_S = 0.3
 """Seconds of work offered ahead."""

@@ -6,10 +6,11 @@ import msgspec
 
 from tercel.core.graph import Need, edges_of
 from tercel.core.intervals import IntervalSet
-from tercel.core.ledger import Flight, Job, Worker
+from tercel.core.ledger import Flight, Job
 from tercel.core.machine import Machine
 from tercel.core.model import AfterKind, Needs
 from tercel.core.states import TaskState
+from tercel.core.workers import Worker
 
 SHOWN_NEEDS = 5
 

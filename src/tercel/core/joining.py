@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from tercel.core.changes import AttemptLost
 from tercel.core.effects import Drained, Progressed, Welcomed
-from tercel.core.ledger import Flight, Job, Worker
+from tercel.core.ledger import Flight, Job
 from tercel.core.model import End, Held, Needs, Outcome, Report, WorkerInfo, WorkerState
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.waiting import Waiting
+from tercel.core.workers import Worker
 
 FORGET_OFFLINE_S = 3600.0
 """A worker that is gone and holds nothing is shown in the pool for so long."""

@@ -1,4 +1,4 @@
-"""Jobs, workers, attempts and leases: the state that the machine moves. No decisions here.
+"""Jobs, attempts and leases: the state that the machine moves. No decisions here.
 
 A task that waits or has ended is a member of one of its job's interval sets and nothing more. Only an attempt
 under way is an object: a Flight, which stands in its job's `flights` (by task) and in its worker's `flights`
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 from tercel.core.changes import Edge
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import JobRow, Lease, Needs, OnFailure, WorkerInfo, WorkerState
+from tercel.core.model import JobRow, Lease, Needs, OnFailure
 from tercel.core.shares import UNLIMITED, Account, Queue
 from tercel.core.states import TaskState
 
 if TYPE_CHECKING:
     from tercel.core.graph import Need
+    from tercel.core.workers import Worker
 
 
 class LeaseBook:
@@ -268,105 +269,3 @@ class Job:
             members.update(IntervalSet(ranges))
             self.ready.difference_update(members)
         self.skipped.update(IntervalSet(skipped))
-
-
-class Worker:
-    """A worker that is or was connected."""
-
-    __slots__ = (
-        "capacity",
-        "completed",
-        "draining",
-        "flights",
-        "given_up",
-        "id",
-        "info",
-        "instance",
-        "lost_at",
-        "note",
-        "online",
-        "reported_state",
-        "since",
-        "used_mem_bytes",
-        "used_millicpus",
-    )
-
-    def __init__(self, id: str, now: float) -> None:
-        self.id = id
-        self.instance = ""
-        self.info = WorkerInfo(node="", capacity=Needs(0, 0))
-        self.capacity = Needs(0, 0)
-        self.flights: dict[int, Flight] = {}
-        self.used_millicpus = 0
-        self.used_mem_bytes = 0
-        self.online = False
-        self.draining = False
-        self.reported_state = WorkerState.AVAILABLE
-        self.given_up = False
-        """Offline for longer than the grace time, or for good: what it held is others' by now."""
-        self.lost_at: float | None = None
-        """Offline: when its tasks will be (or were) given up."""
-        self.since = now
-        self.completed = 0
-        self.note = ""
-
-    @property
-    def state(self) -> WorkerState:
-        if not self.online:
-            return WorkerState.OFFLINE
-        if self.draining:
-            return WorkerState.DRAINING
-        if self.reported_state is WorkerState.CLEANING:
-            return WorkerState.CLEANING
-        return WorkerState.BUSY if self.flights else WorkerState.AVAILABLE
-
-    @property
-    def takes_more(self) -> bool:
-        """Whether it may be offered anything at all."""
-        return self.online and not self.draining
-
-    def board(self, flight: Flight) -> None:
-        self.flights[flight.attempt] = flight
-        needs = flight.lease.needs
-        self.used_millicpus += needs.millicpus
-        self.used_mem_bytes += needs.mem_bytes
-
-    def release(self, flight: Flight) -> None:
-        del self.flights[flight.attempt]
-        needs = flight.lease.needs
-        self.used_millicpus -= needs.millicpus
-        self.used_mem_bytes -= needs.mem_bytes
-
-    @property
-    def python(self) -> str:
-        """Its interpreter's version as functions name it: 3.11."""
-        return ".".join(self.info.python.split(".")[:2])
-
-    def could_run(self, needs: Needs) -> bool:
-        return (
-            needs.millicpus <= self.capacity.millicpus
-            and needs.mem_bytes <= self.capacity.mem_bytes
-            and (not needs.python or needs.python == self.python)
-        )
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it could run anything more beside what it holds, however small."""
-        return self.used_millicpus < self.capacity.millicpus
-
-    def slots(self, needs: Needs) -> int:
-        """How many tasks of this need it runs side by side."""
-        slots = self.capacity.millicpus // needs.millicpus
-        return min(slots, self.capacity.mem_bytes // needs.mem_bytes) if needs.mem_bytes else slots
-
-    def room(self, needs: Needs, ahead: int) -> int:
-        """How many more tasks it may be given if `ahead` of them may wait there for a slot."""
-        room = (self.capacity.millicpus - self.used_millicpus) // needs.millicpus + ahead
-        if needs.mem_bytes:
-            room = min(room, (self.capacity.mem_bytes - self.used_mem_bytes) // needs.mem_bytes + ahead)
-        return room
-
-    @property
-    def overbooked(self) -> bool:
-        """Whether tasks wait there that cannot run yet."""
-        return self.used_millicpus > self.capacity.millicpus or self.used_mem_bytes > self.capacity.mem_bytes

@@ -29,11 +29,12 @@ from tercel.core.changes import (
 from tercel.core.effects import Acknowledged, Ended, Progressed
 from tercel.core.intervals import IntervalSet
 from tercel.core.joining import Joining
-from tercel.core.ledger import Flight, Job, Worker
+from tercel.core.ledger import Flight, Job
 from tercel.core.model import MAX_BACKOFF_S, End, JobRow, JobSpec, OnFailure, Outcome, QueueRow, Report
 from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.waiting import members_among, named
+from tercel.core.workers import Worker
 
 NOTED_INTERRUPTIONS = 20
 """Of one task, in its history: a node that fails once a second for weeks must not fill the disk."""

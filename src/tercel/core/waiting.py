@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from tercel.core import graph
-from tercel.core.books import Books, Settings
+from tercel.core.accounts import Settings
+from tercel.core.books import Books
 from tercel.core.changes import JobRevised, Loaded, Reopened, SpanConcluded
 from tercel.core.effects import Progressed
 from tercel.core.intervals import IntervalSet

@@ -1,7 +1,7 @@
 """The pool, and how the manager is doing."""
 
 from tercel import __version__
-from tercel.core.ledger import Worker
+from tercel.core.workers import Worker
 from tercel.manager.access import Identity
 from tercel.manager.service import Manager
 from tercel.manager.views import counts

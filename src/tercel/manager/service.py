@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from tercel.core.books import Settings
+from tercel.core.accounts import Settings
 from tercel.core.changes import Change, JobAdded, Loaded
 from tercel.core.effects import (
     Acknowledged,
