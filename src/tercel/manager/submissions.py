@@ -69,14 +69,17 @@ async def _submit(
     manager: Manager, who: Identity, drafts: list[_Draft], key: str, of_flow: bool = False
 ) -> list[Submitted]:
     """`key` is that of the first: they are stored together, so where it is, all are."""
+    owned = (who.user, key)
+    _check_key(key)
+    if key and manager.store.job_by_key(*owned) is not None:
+        # Accepted before, whatever has become since of what it needs.
+        return await asyncio.to_thread(_earlier, manager, who, drafts)
     for number, draft in enumerate(drafts):
         with _placed(draft.submission, number, of_flow):
-            _check_key(draft.submission.key)
             await _check_values(manager, who, draft.submission)  # first: what calls name are needs, too
             _check_needs(manager, who, drafts, number)
     if not key:
         return [_submitted(row) for row in await _add(manager, who, drafts)]
-    owned = (who.user, key)
     while (first := manager.keys_under_way.get(owned)) is not None:
         # The same submission is on its way to the disk: its fate is awaited, not its success.
         await asyncio.wait([first])
