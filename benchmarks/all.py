@@ -16,6 +16,7 @@ NAMES = (
     "restart",
     "many_workers",
     "functions",
+    "graphs",
     "fair_share",
 )
 

@@ -11,12 +11,19 @@ gridtext    what people write for values -> a grid
 points      a job of a template: each task's point and command
 scripts     scripts that travel with their job, as workers run them and as people call them
 selectors   37, 37.99, 37.0-9, last, all
+rules       what a submission says about failure, waiting and sharing, checked
 changes     what must be made durable, in domain verbs
 effects     what is to be done once it is
-ledger      jobs, workers, attempts and leases: the state that the machine moves
-ready       which job is next, by class of need
+ledger      jobs, attempts and leases: the state that the machine moves
+workers     what they give and hold
+shares      who has had how much: queues, users, what fades, what is capped
+ready       which job is next: shares, urgency, turns, arrival
 dispatch    who is offered what: credit, offers ahead, take-back
+graph       what tasks wait for, and what breaks that
+accounts    queues kept in step with what jobs have under way
 books       the moves that keep jobs, workers, attempts and leases in step
+waiting     needs met and broken, pauses between tries, holds
+joining     workers come, go and come back
 machine     events in; changes to commit and effects to perform out
 explain     why a task is not running
 invariants  what must be true of a ledger at every moment
