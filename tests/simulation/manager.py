@@ -275,10 +275,10 @@ class SimManager:
         if world.rng.random() < 0.05:
             world.witness.check_reasons(machine, world.now)
         changes, effects = machine.take()
+        world.witness.taken(machine, changes)
         for effect in effects:
             if isinstance(effect, Welcomed):
                 world.witness.dropping(machine, effect.drop)
-        world.witness.taken(machine, changes)
         self._unsaved += changes
         self._undone += effects
         arrivals, self._arrivals = self._arrivals, []

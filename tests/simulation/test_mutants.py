@@ -365,11 +365,6 @@ def a_skip_is_not_spread(patch: Patch) -> None:
 
 
 @mutant
-def skipped_tasks_are_not_revived(patch: Patch) -> None:
-    patch.setattr(Machine, "_revive_behind", lambda *_: None)
-
-
-@mutant
 def revived_tasks_forget_their_needs(patch: Patch) -> None:
     patch.setattr(Machine, "_wait_again", lambda self, job, tasks, now: self._settle_or_end(job, now))
 

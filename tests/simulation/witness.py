@@ -143,6 +143,18 @@ class View:
                     return f"{needed} {kind}"
         return ""
 
+    def skipped_in_vain(self) -> list[Task]:
+        """What stayed skipped although all it needs is as it should be in the end."""
+        return [
+            task
+            for task in self.skipped
+            if all(
+                kind is AfterKind.OK and self.records.get(needed) is TaskState.FINISHED
+                for kind, group in self.needs_of(task)
+                for needed in group
+            )
+        ]
+
     def cause_to_skip(self, task: Task) -> bool:
         """Whether there ever was: what it needed may be retried by the time this is asked."""
         for kind, group in self.needs_of(task):
@@ -483,6 +495,8 @@ class Witness:
             stored = world.store.job(id)
             if stored is None or stored.ended_at is None:
                 self.broken(f"job {id} is over, but the store does not say so")
+        if not world.crashed and (left := self.durable.skipped_in_vain()):
+            self.broken(f"tasks stayed skipped although what they need finished: {left}")
         if self.durable.leases:
             self.broken(f"leases were left open: {list(self.durable.leases.values())}")
         machine = world.manager.machine if world.manager else None

@@ -175,6 +175,8 @@ class World:
         self.reconnect_s = rng.choice((0.2, 5.0))
         self.chaos_s = rng.choice((20.0, 60.0, 120.0))
         self.has_graphs = rng.random() < 0.6
+        self.crashed = False
+        """A manager that crashed may not have got round to all that a retry means."""
         self.has_queues = rng.random() < 0.4
         self.manager: SimManager | None = None
         self.workers = [SimWorker(self, "w0", Needs(2000, 4))]
@@ -383,6 +385,7 @@ class World:
     def crash_manager(self, point: str) -> None:
         if self.manager is not None:
             self.note("manager crashes", point)
+            self.crashed = True
             self.manager.die()
             self.manager = None
             self.store.crash()

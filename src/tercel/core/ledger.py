@@ -201,8 +201,14 @@ class Job:
 
     @property
     def expected_wall_s(self) -> float | None:
-        """How long a task of it will take: by what its own took, or those of its user before it."""
-        return self.mean_wall_s if self.mean_wall_s is not None else self.user.mean_wall_s
+        """How long a task of it will take: by what its own took; in a flow of many small steps, by those before it.
+
+        Not so for other jobs: what is offered ahead cannot be overtaken, and a long task of one that nothing is known of
+        would stand in the way of urgent ones.
+        """
+        if self.mean_wall_s is None and self.row.flow:
+            return self.user.mean_wall_s
+        return self.mean_wall_s
 
     @property
     def ended_count(self) -> int:
