@@ -21,6 +21,8 @@ async def queues(house: House) -> dict[str, QueueView]:
     return {queue.name: queue for queue in (await house.get("/v1/queues", QueueList)).queues}
 
 
+@pytest.mark.B(3)
+@pytest.mark.T(12)
 async def test_a_users_own_queue_comes_with_the_first_job(house: House) -> None:
     assert await queues(house) == {}
     await house.submit(array="0-9")
@@ -184,6 +186,7 @@ async def test_settings_that_cannot_be_make_no_queue(
 # -- caps are soft ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.T(9)
 async def test_beyond_max_running_tasks_wait_and_say_so(house: House) -> None:
     await put(house, "vision", max_running=2)
     await house.submit(queue="vision", array="0-4")

@@ -21,6 +21,7 @@ def lasting(least: float, most: float) -> Length:
     ],
     ids=["heavy are long", "heavy are short", "equal weights"],
 )
+@pytest.mark.B(14)
 def test_long_run_shares_are_within_two_percent_of_the_weights(
     weights: dict[str, float], lengths: dict[str, tuple[float, float]]
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_user_with_a_million_tasks_does_not_delay_anothers_ten(queue: str) -> 
 
 
 @pytest.mark.must("b")
+@pytest.mark.T(12)
 def test_users_of_one_queue_share_it_alike() -> None:
     pool = VirtualPool(workers=2, slots=8)
     pool.queue("lab")

@@ -30,6 +30,7 @@ def _all_memory() -> int:
 
 
 @pytest.mark.parametrize(("cores", "given"), [(1, 1), (2, 2), (3, 2), (4, 3), (64, 63)])
+@pytest.mark.B(7)
 def test_all_cores_but_one_are_given_when_there_are_more_than_two(cores: int, given: int) -> None:
     assert node.default_cpus(cores) == given
 
