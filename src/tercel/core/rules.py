@@ -77,6 +77,8 @@ def edges_of(
     edges: Sequence[Edge], calls: Sequence[Call] | None, ranges: Sequence[Range]
 ) -> tuple[Edge, ...]:
     """What single tasks of a job need, by task: as was said (job 0 is the job itself), and as its calls name values."""
+    if not edges and not calls:
+        return ()
     if len(edges) > MAX_EDGES:
         raise UsageError(f"{len(edges):,} edges; at most {MAX_EDGES:,} per job", "edges")
     tasks = IntervalSet(ranges)

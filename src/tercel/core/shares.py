@@ -21,6 +21,8 @@ import math
 from tercel.core.model import QueueRow
 
 HALF_LIFE_S = 600.0
+FLEETING_S = 0.1
+"""Within so short a time nothing fades."""
 UNKNOWN_S = 1.0
 """What a task is charged in advance whose job has no record yet."""
 ADVANCE_MOST_S = 5.0
@@ -44,6 +46,8 @@ class Clock:
 
     def worth_of(self, seconds: float) -> float:
         """Of so many seconds until now, the first of which have faded a little."""
+        if seconds < FLEETING_S:
+            return seconds * self.worth
         return self.memory_s * self.worth * -math.expm1(-seconds / self.memory_s)
 
     def advance(self, now: float) -> float:

@@ -71,10 +71,12 @@ async def _submit(
     """`key` is that of the first: they are stored together, so where it is, all are."""
     owned = (who.user, key)
     _check_key(key)
-    if key and manager.store.job_by_key(*owned) is not None:
+    needy = [number for number, draft in enumerate(drafts) if _has_needs(draft)]
+    if key and needy and manager.store.job_by_key(*owned) is not None:
         # Accepted before, whatever has become since of what it needs.
         return await asyncio.to_thread(_earlier, manager, who, drafts)
-    for number, draft in enumerate(drafts):
+    for number in needy:
+        draft = drafts[number]
         with _placed(draft.submission, number, of_flow):
             await _check_values(manager, who, draft.submission)  # first: what calls name are needs, too
             _check_needs(manager, who, drafts, number)
@@ -89,6 +91,12 @@ async def _submit(
     adding = asyncio.ensure_future(_add_under_key(manager, who, drafts, key))
     manager.keys_under_way[owned] = adding
     return [_submitted(row) for row in await asyncio.shield(adding)]
+
+
+def _has_needs(draft: _Draft) -> bool:
+    """Whether it names anything that must be there."""
+    one = draft.submission
+    return bool(one.queue or one.after or draft.edges or one.function is not None)
 
 
 def _earlier(manager: Manager, who: Identity, drafts: list[_Draft]) -> list[Submitted]:
@@ -250,7 +258,10 @@ async def _add(manager: Manager, who: Identity, drafts: list[_Draft]) -> list[Jo
         for draft, id in zip(drafts, ids, strict=True)
     ]
     needed = {need for one in added for need in _needs_of(one)} - set(ids)
-    async with pinned(manager, needed):
+    if needed:
+        async with pinned(manager, needed):
+            await manager.add(added)
+    else:
         await manager.add(added)
     return [one.job for one in added]
 
