@@ -1,7 +1,7 @@
 """What the queue commands have in common."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 import click
 
@@ -14,6 +14,16 @@ from tercel.sdk.client import AsyncClient
 from tercel.wire.api import QueueSettings, QueueView
 
 F = TypeVar("F", bound=Callable[..., object])
+
+
+class QueueFlags(TypedDict):
+    """What click hands over, by the options' names; None where one is not given."""
+
+    weight: float | None
+    max_running: int | None
+    max_queued: int | None
+    user_max: int | None
+
 
 _OPTIONS = (
     click.option(

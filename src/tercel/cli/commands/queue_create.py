@@ -1,9 +1,11 @@
 """tercel queue create"""
 
+from typing import Unpack
+
 import click
 
 from tercel.cli.lazy import Command
-from tercel.cli.queueing import change_queue, queue_options
+from tercel.cli.queueing import QueueFlags, change_queue, queue_options
 from tercel.cli.screen import Screen
 from tercel.wire.api import QueueSettings
 
@@ -12,14 +14,6 @@ from tercel.wire.api import QueueSettings
 @click.argument("name", metavar="NAME")
 @queue_options
 @click.pass_obj
-def command(
-    screen: Screen,
-    name: str,
-    weight: float | None,
-    max_running: int | None,
-    max_queued: int | None,
-    user_max: int | None,
-) -> None:
+def command(screen: Screen, name: str, **flags: Unpack[QueueFlags]) -> None:
     """Make a queue. Jobs join it with --queue NAME."""
-    settings = QueueSettings(weight=weight, max_running=max_running, max_queued=max_queued, user_max=user_max)
-    change_queue(screen, name, settings, new=True)
+    change_queue(screen, name, QueueSettings(**flags), new=True)
