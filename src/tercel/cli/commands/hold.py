@@ -14,7 +14,7 @@ from tercel.sdk.client import AsyncClient
 @click.argument("select", metavar="SELECT...", nargs=-1, required=True)
 @click.pass_obj
 def command(screen: Screen, select: tuple[str, ...]) -> None:
-    """Start nothing more of these until they are released. What runs goes on.
+    """Start nothing more of these until they are released. What runs goes on, but is not tried again meanwhile.
 
     SELECT is 37, 37.99, 37.0-9, 1-5, last or all.
     """
@@ -25,8 +25,6 @@ def command(screen: Screen, select: tuple[str, ...]) -> None:
         screen.emit({"held": done.count})
         screen.tell(f"{count(done.count, 'task')} held")
         if not done.count:
-            screen.note(
-                "no chosen task waits: those under way go on, the others have ended or are held already"
-            )
+            screen.note("no chosen task waits or runs, or all of those are held already")
 
     talk(screen, ask)
