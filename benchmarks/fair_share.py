@@ -20,10 +20,7 @@ from tests.core.virtual_pool import (
 
 WORKERS, SLOTS = 8, 8
 HOURS = float(sys.argv[1]) if len(sys.argv) > 1 else 4.0
-LENGTHS_S = ((2, 10), (5, 60), (30, 30), (30, 180), (60, 300))
-"""Not more: a queue whose share is a few slots and whose tasks take 10 minutes, as long as usage is remembered, is never
-near its share at any moment, and on average a little above it (2.4 % of it with 3 slots of 64).
-"""
+LENGTHS_S = ((2, 10), (5, 60), (30, 30), (30, 180), (100, 600))
 
 
 def lasting(least: float, most: float) -> Length:
@@ -87,6 +84,9 @@ worst = shares({"a": 5, "b": 2, "c": 1}, {"a": (2, 10), "b": (5, 60), "c": (30, 
 claim("weights 5:2:1, the heavy one with the short tasks: largest deviation", worst, 0.02, at_most=True)
 worst = max(random_shares(seed) for seed in range(3, 8))
 claim("random weights and lengths: largest deviation", worst, 0.02, at_most=True)
+worst = shares({"a": 3, "b": 61}, {"a": (100, 600), "b": (5, 60)}, 9)
+print(f"     which is {worst * 3 / 64:.2%} of the pool's time")
+claim("due 3 of 64 slots, with tasks of 100-600 s: deviation, of its own share", worst, 0.02, at_most=True)
 alone = wait_of_ten(busy=False, queue="")
 for place, queue in (("each in a queue of their own", ""), ("both in one queue", "lab")):
     wait = wait_of_ten(busy=True, queue=queue)

@@ -96,7 +96,7 @@ def test_a_clock_that_is_set_back_stands_still(times: list[float]) -> None:
 def test_what_is_under_way_is_charged_as_time_goes_by_until_it_is_closed(
     opened: list[tuple[float, float]], now: float
 ) -> None:
-    clock, account = Clock(0.0), Account(2.0)
+    clock, account = Clock(0.0, 600.0), Account(2.0)
     worths = []
     for cpus, at in sorted(opened, key=lambda one: one[1]):
         clock.advance(at)
@@ -168,7 +168,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.machine = Machine(Settings(grace_s=60.0), Loaded(1, 1, [], [], []), self.now)
+        self.machine = Machine(Settings(grace_s=60.0, half_life_s=600.0), Loaded(1, 1, [], [], []), self.now)
         self.used: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
         """When it ended, on how many processors, for how long."""
         self.alive = {"v": True, "w": True}
@@ -280,7 +280,7 @@ def test_when_all_has_ended_accounts_hold_what_was_really_used(steps: list[tuple
 
 
 def test_nobody_pays_for_tasks_of_a_lost_worker() -> None:
-    machine = Machine(Settings(grace_s=60.0), Loaded(1, 1, [], [], []), 0.0)
+    machine = Machine(Settings(grace_s=60.0, half_life_s=600.0), Loaded(1, 1, [], [], []), 0.0)
     machine.on_hello("w", "1", WorkerInfo(node="w", capacity=Needs(3000, 0)), [], 0.0)
     job = machine.on_accepted(row(1, "a", "ada"))
     machine.round()

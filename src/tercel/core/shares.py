@@ -20,7 +20,7 @@ import math
 
 from tercel.core.model import QueueRow
 
-HALF_LIFE_S = 600.0
+HALF_LIFE_S = 1800.0
 FLEETING_S = 0.1
 """Within so short a time nothing fades."""
 UNKNOWN_S = 1.0
