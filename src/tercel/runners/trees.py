@@ -140,7 +140,7 @@ def kill_strays(marker: bytes, sessions: Set[int], patience_s: float) -> int:
     They are told by `marker`, which begins a variable of their environment, or by their session. This process and
     those above it are never meant: a worker may have been started from within a task.
     """
-    spared = _ancestry()
+    spared = ancestry()
     seen: set[int] = set()
     give_up_at = time.monotonic() + patience_s
     while True:
@@ -167,7 +167,7 @@ def _is_stray(pid: int, marker: bytes, sessions: Set[int]) -> bool:
     return b"\0" + marker in environ
 
 
-def _ancestry() -> set[int]:
+def ancestry() -> set[int]:
     pids = {0}
     pid = os.getpid()
     while pid not in pids:
