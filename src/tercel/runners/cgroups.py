@@ -7,7 +7,7 @@ inside cannot remove them; the pool does, when the process is gone.
 A *place* is a controller's directory. Under v1 each controller has a tree of its own, under v2 all share one.
 """
 
-# ruff: noqa: PTH102, PTH106, PTH123, PTH208
+# ruff: noqa: PTH103, PTH106, PTH123
 # (A spawner imports this, and pathlib would double its start-up time.)
 
 import errno
@@ -15,9 +15,12 @@ import os
 import signal
 import time
 
+from tercel.runners.measuring import Tree
+
 MEMORY, CPU, PIDS = "memory", "cpu", "pids"
 PERIOD_US = 100_000
 _REMOVE_S = 2.0
+_ROUNDS_MOST = 8
 _READ_BYTES = 8192
 _OOM_FILES = {1: "memory.oom_control", 2: "memory.events"}
 _HELD_FILES = {1: (b"total_rss", b"total_shmem"), 2: (b"anon", b"shmem")}
@@ -57,6 +60,20 @@ class Group:
                 _write(path, "cgroup.procs", str(os.getpid()))
             except OSError:
                 del self._places[controller]
+
+    def adopt(self, controller: str, tree: Tree) -> None:
+        """Move those here that are not yet. What they start meanwhile is found in another round. Raises OSError."""
+        _, path = self._places[controller]
+        os.makedirs(path, exist_ok=True)
+        for _ in range(_ROUNDS_MOST):
+            strangers = set(tree()).difference(members(path))
+            if not strangers:
+                return
+            for pid in strangers:
+                try:
+                    _write(path, "cgroup.procs", str(pid))
+                except ProcessLookupError:
+                    pass
 
     def holds(self, pid: int, controller: str) -> bool:
         """Whether that process has entered."""
@@ -100,7 +117,7 @@ class Group:
 
     def oom_kills(self) -> int:
         """How many processes the kernel has ended for want of memory. 0 as well if there is no such group."""
-        version, path = self._places[MEMORY]
+        version, path = self._places.get(MEMORY, (1, ""))
         return _number(self._read(path, _OOM_FILES[version]), b"oom_kill")
 
     def denied_forks(self) -> int:
@@ -170,7 +187,7 @@ def remove(path: str, spared: frozenset[int] = frozenset()) -> bool:
                         os.kill(pid, signal.SIGKILL)
                     except (ProcessLookupError, PermissionError):
                         pass
-        if all([_rmdir(group) for group in reversed(below)]):
+        if not [group for group in reversed(below) if not _rmdir(group)]:
             return True
         if time.monotonic() > give_up_at:
             return False

@@ -19,11 +19,13 @@ from tercel.runners.cgroups import CPU, MEMORY, PIDS, Places
 
 CONTROLLERS = (MEMORY, CPU, PIDS)
 _FILE = "cgroups"
+_ROOT = Path("/")
 
 
 class Hierarchies:
-    def __init__(self, dir: Path, root: Path = Path("/")) -> None:
-        """`root` is where /proc and /sys are looked for."""
+    def __init__(self, dir: Path, *, use: bool = True, root: Path = _ROOT) -> None:
+        """`use`: whether to make any. `root` is where /proc and /sys are looked for."""
+        self._use = use
         self._record = dir / _FILE
         self._root = root
         self._name = f"tercel-{hashlib.sha256(os.fsencode(dir)).hexdigest()[:12]}"
@@ -31,12 +33,13 @@ class Hierarchies:
 
     def open(self) -> None:
         """Remove what an earlier process left, and make what lanes need. Waits for the kernel."""
-        owns = own_groups(self._root)
+        owns = own_groups(self._root) if self._use else {}
         made_before = self._record.read_text().splitlines() if self._record.exists() else []
         here = [str(place / self._name) for _, place in owns.values()]
         spared = frozenset(trees.ancestry())
         for path in dict.fromkeys([*made_before, *here]):
             cgroups.remove(path, spared)
+        # Written before they are made: what is made and not written down would stay for ever.
         self._record.write_text("".join(f"{path}\n" for path in dict.fromkeys(here)))
         for controller, (version, own) in owns.items():
             if self._can_use(controller, version, own):
