@@ -8,7 +8,8 @@ import time
 
 import uvloop
 
-from tercel.core.model import End, Needs, Report, WorkerInfo, WorkerState
+from tercel.core.model import End, Needs, Report
+from tercel.core.presence import WorkerInfo, WorkerState
 from tercel.links.contract import WorkerEnd
 from tercel.links.websocket import WebSocketDialer
 from tercel.wire.messages import (

@@ -23,7 +23,8 @@ from yarl import URL
 
 from tercel.core.errors import PassingFault
 from tercel.core.invariants import violations
-from tercel.core.model import End, Held, Needs, Output, Report, Role, WorkerInfo
+from tercel.core.model import End, Needs, Output, Report, Role
+from tercel.core.presence import Held, WorkerInfo
 from tercel.links.contract import LinkClosed
 from tercel.links.websocket import WebSocketDialer, WebSocketWorkerEnd
 from tercel.manager.options import ManagerOptions

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from tercel.core.errors import Forbidden, StoreFull, UsageError
-from tercel.core.model import Needs, Role, WorkerInfo
+from tercel.core.model import Needs, Role
+from tercel.core.presence import WorkerInfo
 from tercel.links.local import local_pair
 from tercel.links.websocket import WebSocketDialer
 from tercel.manager import access

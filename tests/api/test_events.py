@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 import pytest
 
-from tercel.core.model import Held
+from tercel.core.presence import Held
 from tercel.manager import logs, streams
 from tercel.wire.api import Counts, Event
 from tercel.wire.messages import Reports, Started, Tail, TailData

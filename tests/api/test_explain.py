@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import End, Needs, WorkerState
+from tercel.core.model import End, Needs
+from tercel.core.presence import WorkerState
 from tercel.wire.messages import Presence, Started
 from tests.api.house import GIB, House, inline, open_house
 

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tercel.core.invariants import violations
-from tercel.core.model import End, Needs, Output, Report, WorkerState
+from tercel.core.model import End, Needs, Output, Report
+from tercel.core.presence import WorkerState
 from tercel.links.contract import LinkClosed
 from tercel.wire.messages import (
     FromWorker,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tercel.core.dispatch import HELD_MOST
-from tercel.core.model import Needs, WorkerState
+from tercel.core.model import Needs
+from tercel.core.presence import WorkerState
 from tercel.manager import conversation
 from tercel.wire.messages import (
     Ack,

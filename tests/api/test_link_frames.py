@@ -5,7 +5,8 @@ import contextlib
 import msgspec
 import pytest
 
-from tercel.core.model import Needs, WorkerInfo, WorkerState
+from tercel.core.model import Needs
+from tercel.core.presence import WorkerInfo, WorkerState
 from tercel.links.contract import LinkClosed
 from tercel.wire.messages import (
     MAX_FRAME_BYTES,

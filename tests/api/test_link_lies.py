@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tercel.core.model import End, Held, Needs, Output, Report, WorkerState
+from tercel.core.model import End, Needs, Output, Report
+from tercel.core.presence import Held, WorkerState
 from tercel.wire.messages import (
     Bye,
     Offer,

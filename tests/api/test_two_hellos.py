@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from tercel.core.model import Needs, WorkerInfo
+from tercel.core.model import Needs
+from tercel.core.presence import WorkerInfo
 from tercel.links.websocket import WebSocketDialer
 from tercel.wire.messages import PROTOCOL, Hello, Offer, Welcome
 from tests.api.house import House

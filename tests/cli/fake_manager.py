@@ -19,7 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from tercel.core.model import Role, WorkerState
+from tercel.core.model import Role
+from tercel.core.presence import WorkerState
 from tercel.core.states import TaskState
 from tercel.links.access import Access, write_access
 from tercel.wire import api

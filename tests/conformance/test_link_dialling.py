@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from tercel.core.errors import Forbidden, Unreachable, UsageError
-from tercel.core.model import Needs, WorkerInfo, WorkerState
+from tercel.core.model import Needs
+from tercel.core.presence import WorkerInfo, WorkerState
 from tercel.links import websocket
 from tercel.links.websocket import WebSocketDialer
 from tercel.wire.messages import (

@@ -42,6 +42,8 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
             return st.lists(_values(item), max_size=4)
         case msgspec.inspect.VarTupleType(item_type=item):
             return st.lists(_values(item), max_size=4).map(tuple)
+        case msgspec.inspect.TupleType(item_types=items):
+            return st.tuples(*map(_values, items))
         case msgspec.inspect.DictType(key_type=key, value_type=value):
             return st.dictionaries(_values(key), _values(value), max_size=3)
         case msgspec.inspect.UnionType(types=types):

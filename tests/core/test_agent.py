@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tercel.core.errors import PeerError
-from tercel.core.model import End, Held, Needs, Output, Program, Report
+from tercel.core.model import End, Needs, Output, Program, Report
+from tercel.core.presence import Held
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
 from tercel.worker import agent as module

@@ -10,7 +10,8 @@ from tercel.core.dispatch import AHEAD_MOST, LONG_S, ahead_of
 from tercel.core.effects import Recalled
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report, WorkerInfo
+from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report
+from tercel.core.presence import WorkerInfo
 from tercel.core.shares import Queue
 from tercel.core.workers import Worker
 

@@ -15,7 +15,8 @@ from tercel.core.effects import Offered
 from tercel.core.graph import check_edges, find_cycle
 from tercel.core.intervals import IntervalSet
 from tercel.core.machine import Machine
-from tercel.core.model import After, AfterKind, End, JobRow, JobSpec, Needs, Report, WorkerInfo
+from tercel.core.model import After, AfterKind, End, JobRow, JobSpec, Needs, Report
+from tercel.core.presence import WorkerInfo
 
 from .naive_graph import NaiveGraph, Task
 from .transcript import Stage

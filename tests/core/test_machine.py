@@ -14,17 +14,8 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.joining import FORGET_OFFLINE_S
 from tercel.core.machine import Machine
-from tercel.core.model import (
-    End,
-    Held,
-    JobRow,
-    JobSpec,
-    Lease,
-    Needs,
-    Report,
-    WorkerInfo,
-    WorkerState,
-)
+from tercel.core.model import End, JobRow, JobSpec, Lease, Needs, Report
+from tercel.core.presence import Held, WorkerInfo, WorkerState
 
 from .transcript import rewritten
 

@@ -12,7 +12,8 @@ from tercel.core.changes import Leased, Loaded
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.machine import Machine
-from tercel.core.model import End, JobRow, JobSpec, Lease, Needs, QueueRow, Report, WorkerInfo
+from tercel.core.model import End, JobRow, JobSpec, Lease, Needs, QueueRow, Report
+from tercel.core.presence import WorkerInfo
 from tercel.core.shares import Account, Clock, Queue
 
 SECONDS = st.floats(0.0, 10_000.0)

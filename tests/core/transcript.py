@@ -60,7 +60,8 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import End, Held, Lease, Report, WorkerInfo, WorkerState
+from tercel.core.model import End, Lease, Report
+from tercel.core.presence import Held, WorkerInfo, WorkerState
 from tercel.core.selectors import parse_selector
 from tercel.core.states import TaskState
 from tercel.stores.contract import needed_by

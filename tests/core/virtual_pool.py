@@ -14,7 +14,8 @@ from tercel.core.changes import Loaded
 from tercel.core.effects import Offered, Recalled
 from tercel.core.ledger import Flight
 from tercel.core.machine import Machine
-from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report, WorkerInfo
+from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report
+from tercel.core.presence import WorkerInfo
 
 Length = Callable[[random.Random], float]
 

@@ -8,7 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tercel.core.errors import PeerError
-from tercel.core.model import End, Needs, Report, WorkerInfo, WorkerState
+from tercel.core.model import End, Needs, Report
+from tercel.core.presence import WorkerInfo, WorkerState
 from tercel.runners.contract import Launch
 from tercel.wire.messages import (
     PROTOCOL,

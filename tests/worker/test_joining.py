@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tercel.core.errors import Forbidden, Unreachable, UsageError
-from tercel.core.model import Needs, WorkerState
+from tercel.core.model import Needs
+from tercel.core.presence import WorkerState
 from tercel.wire.messages import PROTOCOL, Cancel, Drain, Hello, Ping, Presence, Refused, Welcome
 from tests.worker.stage import Stage, now, virtual
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tercel.core.errors import Unreachable
-from tercel.core.model import End, WorkerState
+from tercel.core.model import End
+from tercel.core.presence import WorkerState
 from tercel.wire.messages import Ack, Bye, Drain, Offer, Presence, Returned
 from tercel.worker import service
 from tercel.worker.spool import Spool

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tercel.core.model import Needs, Output, Report, WorkerState
+from tercel.core.model import Needs, Output, Report
+from tercel.core.presence import WorkerState
 from tercel.wire.messages import (
     MAX_FRAME_BYTES,
     SEGMENT_BYTES,

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tercel.core.errors import Unreachable
-from tercel.core.model import End, Held, Needs, Output, Program, WorkerState
+from tercel.core.model import End, Needs, Output, Program
+from tercel.core.presence import Held, WorkerState
 from tercel.wire.messages import (
     Ack,
     Brief,

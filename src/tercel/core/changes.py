@@ -8,6 +8,7 @@ import msgspec
 
 from tercel.core.intervals import Range
 from tercel.core.model import Call, End, JobRow, JobSpec, Lease, Outcome, QueueRow, Token
+from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.states import TaskState
 
 Edge = tuple[int, int, int, int]
@@ -107,6 +108,22 @@ class QueueRemoved(msgspec.Struct, frozen=True):
     name: str
 
 
+class WorkerSet(msgspec.Struct, frozen=True):
+    """In the place of what is kept of the worker of this name, if anything is; one that says nothing is not kept."""
+
+    worker: WorkerRow
+
+
+class ReservationSet(msgspec.Struct, frozen=True):
+    """In the place of the one with this id, if there is one."""
+
+    reservation: Reservation
+
+
+class ReservationRemoved(msgspec.Struct, frozen=True):
+    id: int
+
+
 class OutputKept(msgspec.Struct, frozen=True):
     """A compressed piece (zlib) of an attempt's output. Committed before the report that refers to it."""
 
@@ -148,6 +165,9 @@ Change = (
     | JobResumed
     | QueueSet
     | QueueRemoved
+    | WorkerSet
+    | ReservationSet
+    | ReservationRemoved
     | OutputKept
     | ValueKept
     | TokenAdded
@@ -181,3 +201,5 @@ class Loaded(msgspec.Struct, frozen=True):
     past: list[LiveJob] = []
     """Jobs that have ended and are needed by unfinished ones."""
     queues: list[QueueRow] = []
+    workers: list[WorkerRow] = []
+    reservations: list[Reservation] = []

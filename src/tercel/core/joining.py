@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from tercel.core.changes import AttemptLost
 from tercel.core.effects import Drained, Progressed, Welcomed
 from tercel.core.ledger import Flight, Job
-from tercel.core.model import End, Held, Needs, Outcome, Report, WorkerInfo, WorkerState
+from tercel.core.model import End, Needs, Outcome, Report
+from tercel.core.presence import Held, WorkerInfo, WorkerState
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.waiting import Waiting
 from tercel.core.workers import Worker

@@ -28,6 +28,26 @@ class Needs(msgspec.Struct, frozen=True, array_like=True):
     mem_bytes: int = 0
     python: str = ""
     """The interpreter's version (3.11) that a function must be called under."""
+    resources: tuple[tuple[str, int], ...] = ()
+    """What else, by name (`gpus`, `licence.matlab`), sorted, in thousandths: half a GPU is 500."""
+
+
+class Limits(msgspec.Struct, frozen=True, array_like=True):
+    """What one attempt may use at most; 0: as much as it likes."""
+
+    mem_bytes: int = 0
+    millicpus: int = 0
+    pids: int = 0
+    disk_bytes: int = 0
+    """In its sandbox."""
+
+
+class Keep(StrEnum):
+    """What becomes of an attempt's sandbox."""
+
+    REMOVE = "remove"
+    KEEP = "keep"
+    KEEP_ON_FAILURE = "keep-on-failure"
 
 
 class AfterKind(StrEnum):
@@ -120,7 +140,34 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Task numbers as in sbatch: `0-99:2%10`. Empty: one task, number 0 (or one per line)."""
     cpus: float = 1.0
     mem_bytes: int = 0
-    """0 asks for no particular amount."""
+    """0 asks for no particular amount. An attempt that uses more is ended."""
+    gpus: float = 0.0
+    """So many GPUs, each its own; or a part of one (0.5), shared with others that asked for a part."""
+    resources: dict[str, float] = {}
+    """Other countable things of workers, by name: {"licence.matlab": 1}."""
+    pids: int = 0
+    """How many processes and threads an attempt may have; 0 sets no limit."""
+    disk_bytes: int = 0
+    """How much an attempt may write into its sandbox; 0 sets no limit."""
+    requires: tuple[str, ...] = ()
+    """Tags that a worker must have, all of them."""
+    where: str = ""
+    """A CEL expression over the worker's attributes: only workers for which it is true may run it."""
+    rank: str = ""
+    """A CEL expression, a number: among the workers that may run it, those with the highest are preferred."""
+    mem_growth: float = 0.0
+    """A task that used more memory than it asked for runs again with so many times as much; 0: it fails."""
+    isolate: str = ""
+    """`bwrap`: the system is read-only to it, other tasks' processes and files are out of its sight."""
+    container: str = ""
+    """The image that it runs in, by whichever engine the worker has."""
+    sandbox: Keep = Keep.REMOVE
+    cleanup: str = ""
+    """A shell command line that the worker runs after each task has been reported, before it takes another."""
+    cleanup_limit_s: float = 600.0
+    """A cleanup that takes longer is killed."""
+    warn_signal: str = ""
+    """`USR1@120`: sent so many seconds before the task is ended for want of time (its own, or its worker's)."""
     time_limit_s: float = 0.0
     """Wall time of one attempt; 0 sets no limit."""
     priority: int = DEFAULT_PRIORITY
@@ -152,7 +199,15 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def needs(self) -> Needs:
         python = self.function.python if self.function is not None else ""
-        return Needs(round(self.cpus * 1000), self.mem_bytes, python)
+        if not self.gpus and not self.resources:
+            return Needs(round(self.cpus * 1000), self.mem_bytes, python)
+        amounts = {"gpus": self.gpus, **self.resources} if self.gpus else self.resources
+        resources = tuple(sorted((name, round(amount * 1000)) for name, amount in amounts.items() if amount))
+        return Needs(round(self.cpus * 1000), self.mem_bytes, python, resources)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.mem_bytes, round(self.cpus * 1000), self.pids, self.disk_bytes)
 
     def most_fails(self, tasks: int) -> int | None:
         """How many of so many tasks may fail before the rest is cancelled; None: all."""
@@ -176,6 +231,13 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             time_limit_s=self.time_limit_s,
             kill_grace_s=self.kill_grace_s,
             output_limit_bytes=self.output_limit_bytes,
+            limits=self.limits,
+            isolate=self.isolate,
+            container=self.container,
+            sandbox=self.sandbox,
+            cleanup=self.cleanup,
+            cleanup_limit_s=self.cleanup_limit_s,
+            warn_signal=self.warn_signal,
         )
 
 
@@ -193,6 +255,13 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES
     grid: Grid | None = None
     template: bool = False
+    limits: Limits = Limits()
+    isolate: str = ""
+    container: str = ""
+    sandbox: Keep = Keep.REMOVE
+    cleanup: str = ""
+    cleanup_limit_s: float = 600.0
+    warn_signal: str = ""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,6 +316,8 @@ class End(StrEnum):
     EXITED = "exited"
     SIGNALLED = "signalled"
     TIMED_OUT = "timed_out"
+    EXCEEDED = "exceeded"
+    """It used more than it asked for and was ended; `Report.exceeded` says of what."""
     CANCELLED = "cancelled"
     SKIPPED = "skipped"
     """It never ran: something that it needed did not end as it should."""
@@ -284,6 +355,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
     err: Output | None = None
     value: Output | None = None
     """What a function returned (exit code 0) or raised, pickled."""
+    exceeded: str = ""
+    """`memory`, `pids` or `disk`."""
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -293,39 +366,6 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     worker: str
     ended_at: float
     report: Report
-
-
-class WorkerState(StrEnum):
-    AVAILABLE = "available"
-    BUSY = "busy"
-    CLEANING = "cleaning"
-    DRAINING = "draining"
-    OFFLINE = "offline"
-
-
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker describes itself when it joins."""
-
-    node: str
-    site: str = ""
-    capacity: Needs = Needs()
-    """All that it gives to tasks."""
-    os: str = ""
-    arch: str = ""
-    python: str = ""
-    version: str = ""
-    pid: int = 0
-
-
-class Held(msgspec.Struct, frozen=True, array_like=True):
-    """One attempt a worker holds when it joins."""
-
-    job: int
-    task: int
-    attempt: int
-    started: bool
-    ended: bool
-    """Its report is in the spool and follows."""
 
 
 class Lease(msgspec.Struct, frozen=True, array_like=True):

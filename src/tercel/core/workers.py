@@ -1,16 +1,20 @@
 """Workers as the machine knows them: what they give, what they hold, and how much room that leaves."""
 
 from tercel.core.ledger import Flight
-from tercel.core.model import Needs, WorkerInfo, WorkerState
+from tercel.core.model import Needs
+from tercel.core.presence import Facts, Reservation, WorkerInfo, WorkerRow, WorkerState
 
 
 class Worker:
     """A worker that is or was connected."""
 
     __slots__ = (
+        "cached",
         "capacity",
         "completed",
         "draining",
+        "ends_at",
+        "facts",
         "flights",
         "given_up",
         "id",
@@ -20,7 +24,10 @@ class Worker:
         "note",
         "online",
         "reported_state",
+        "reservation",
+        "row",
         "since",
+        "tags",
         "used_mem_bytes",
         "used_millicpus",
     )
@@ -40,6 +47,16 @@ class Worker:
         """Offline for longer than the grace time, or for good: what it held is others' by now."""
         self.lost_at: float | None = None
         """Offline: when its tasks will be (or were) given up."""
+        self.ends_at: float | None = None
+        """When its own time is up, if it has a limit."""
+        self.facts = Facts()
+        self.row = WorkerRow(name=id)
+        """What people, and its own faults, have made of it."""
+        self.tags: frozenset[str] = frozenset()
+        """What it says itself, and what people added and took."""
+        self.reservation: Reservation | None = None
+        self.cached: dict[str, int] = {}
+        """Sizes in bytes of the data that it has kept, by key."""
         self.since = now
         self.completed = 0
         self.note = ""
@@ -57,7 +74,7 @@ class Worker:
     @property
     def takes_more(self) -> bool:
         """Whether it may be offered anything at all."""
-        return self.online and not self.draining
+        return self.online and not self.draining and not self.row.quarantined and not self.facts.unhealthy
 
     def board(self, flight: Flight) -> None:
         self.flights[flight.attempt] = flight

@@ -21,7 +21,8 @@ from tercel.core.commands import (
     MAX_VALUE_BYTES,
 )
 from tercel.core.errors import PeerError
-from tercel.core.model import Needs, Output, Report, WorkerInfo
+from tercel.core.model import Needs, Output, Report
+from tercel.core.presence import WorkerInfo
 from tercel.wire.messages import (
     INLINE_OUTPUT_BYTES,
     PROTOCOL,

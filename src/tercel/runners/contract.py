@@ -32,6 +32,8 @@ class Launch(msgspec.Struct, frozen=True, array_like=True):
     """Of a job that is a function."""
     inputs: dict[str, bytes | str] = {}
     """The values that `call` and the function name, by key: the bytes themselves, or the path of a file with them."""
+    env: dict[str, str] = {}
+    """Variables of its lane, as long as that is open: which GPUs are its own, say."""
 
 
 class Listener(Protocol):

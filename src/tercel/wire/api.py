@@ -43,7 +43,8 @@ import msgspec
 
 from tercel.core.changes import Edge
 from tercel.core.intervals import Range
-from tercel.core.model import After, Call, JobSpec, Role, WorkerState
+from tercel.core.model import After, Call, JobSpec, Role
+from tercel.core.presence import WorkerState
 from tercel.core.states import TaskState
 
 SCHEMA = 1

@@ -3,7 +3,8 @@
     worker                                manager
       Hello(what I am, what I hold)  ->
                                      <-   Welcome(heartbeat, what to drop)      | Refused
-      Presence(capacity)             ->                                          every heartbeat
+      Presence(capacity, facts)      ->                                          every heartbeat
+      Cached(keys)                   ->                                          when that has changed
                                      <-   Brief(job) once, then Offer(tasks)    up to the credit and ahead
       Fetch(key, piece)              ->                                          for calls that refer to values
                                      <-   Piece(key, data)
@@ -21,10 +22,11 @@ Unknown message types are a PeerError; fields are only ever added, at the end, w
 
 import msgspec
 
-from tercel.core.model import Call, Needs, Program, Report, WorkerInfo, WorkerState
-from tercel.core.model import Held as Held
+from tercel.core.model import Call, Needs, Program, Report
+from tercel.core.presence import Facts, WorkerInfo, WorkerState
+from tercel.core.presence import Held as Held
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Changed only when an older peer could not understand; peers of another number are refused."""
 
 MAX_FRAME_BYTES = 16 * 2**20
@@ -52,6 +54,15 @@ class Presence(_Message, frozen=True):
     state: WorkerState
     capacity: Needs
     """What it gives to tasks in all at this time; its credit is this less what it holds."""
+    facts: Facts = Facts()
+
+
+class Cached(_Message, frozen=True):
+    """What data the worker has kept since it last said so, and what it has not any more."""
+
+    kept: list[tuple[str, int]]
+    """Key and size in bytes."""
+    gone: list[str]
 
 
 class Started(_Message, frozen=True):
@@ -102,6 +113,8 @@ class Welcome(_Message, frozen=True):
     heartbeat_s: float
     drop: list[int]
     """Attempts that are no longer wanted: end them, report nothing."""
+    now: float = 0.0
+    """The manager's clock, so that a worker can tell how far its own is off."""
 
 
 class Refused(_Message, frozen=True):
@@ -174,7 +187,7 @@ class Ping(_Message, frozen=True):
     pass
 
 
-FromWorker = Hello | Presence | Started | Reports | Returned | Segment | TailData | Fetch | Bye
+FromWorker = Hello | Presence | Cached | Started | Reports | Returned | Segment | TailData | Fetch | Bye
 FromManager = (
     Welcome | Refused | Brief | Offer | TakeBack | Ack | Cancel | Tail | Forget | Drain | Piece | Ping
 )

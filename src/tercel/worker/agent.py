@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Iterable
 
 from tercel.core.errors import PeerError
-from tercel.core.model import End, Held, Needs, Report
+from tercel.core.model import End, Needs, Report
+from tercel.core.presence import Held
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
 from tercel.worker.held import Attempt, Job, Lane

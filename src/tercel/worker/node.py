@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tercel import __version__
-from tercel.core.model import Needs, WorkerInfo
+from tercel.core.model import Needs
+from tercel.core.presence import WorkerInfo
 from tercel.worker.options import WorkerOptions
 
 _ROOT = Path("/")

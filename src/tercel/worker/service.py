@@ -17,7 +17,8 @@ import logging
 import random
 
 from tercel.core.errors import Forbidden, PassingFault, PeerError, TercelError
-from tercel.core.model import Report, WorkerState
+from tercel.core.model import Report
+from tercel.core.presence import WorkerState
 from tercel.links.contract import Dialer
 from tercel.runners.contract import Runner
 from tercel.wire.messages import (

@@ -8,7 +8,7 @@ from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.talking import talk
 from tercel.cli.words import Cell, count, cpus, duration, short, size, table
-from tercel.core.model import WorkerState
+from tercel.core.presence import WorkerState
 from tercel.sdk.client import AsyncClient
 from tercel.wire.api import WorkerView
 

@@ -31,6 +31,7 @@ END_CODES = {
     End.REFUSED: 5,
     End.INTERRUPTED: 6,
     End.SKIPPED: 7,
+    End.EXCEEDED: 8,
 }
 STATES = {code: state for state, code in STATE_CODES.items()}
 ENDS = {code: end for end, code in END_CODES.items()}
