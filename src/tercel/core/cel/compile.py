@@ -86,6 +86,11 @@ def constant(tree: Typed) -> Value:
     return _compiled(_Writer(careful=True, folding=False).write(tree))({})
 
 
+def part(tree: Typed) -> Function:
+    """What evaluates a part of an expression, as the careful way would."""
+    return _compiled(_Writer(careful=True).write(tree))
+
+
 def reads_nothing(tree: Typed) -> bool:
     return all(node.op not in ("attr", "has", "var") for node in tree.walk())
 
@@ -145,7 +150,7 @@ class _Writer:
             case "not":
                 return ast.UnaryOp(ast.Not(), written[0])
             case "if":
-                return ast.IfExp(written[0], written[1], written[2])
+                return self.choice(node, written)
             case "list":
                 return ast.Tuple(written, ast.Load())
             case "concat":
@@ -179,6 +184,13 @@ class _Writer:
         if self.careful:
             return _call("some_of" if op == "exists" else "every_of", condition, values)
         return _call("any" if op == "exists" else "all", _call("map", condition, values))
+
+    def choice(self, node: Typed, written: list[ast.expr]) -> ast.expr:
+        """If one value is a double, both are."""
+        for at in (1, 2):
+            if node.type == DOUBLE and node.parts[at].type == INT:
+                written[at] = _call("double_of_number", written[at])
+        return ast.IfExp(written[0], written[1], written[2])
 
     def arithmetic(self, name: str, node: Typed) -> ast.expr:
         left, right = (self.write(part) for part in node.parts)

@@ -1,10 +1,13 @@
 """Expressions of `--where` and `--rank`: checked when they are made, compiled when they are first evaluated."""
 
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 from typing import TYPE_CHECKING
 
 from tercel.core.attributes import ATTRIBUTES, BOOL, Of
 from tercel.core.cel.check import check
+from tercel.core.cel.columns import Columns, vectorisable
 from tercel.core.cel.compile import Function, constant, function, reads_nothing
 from tercel.core.cel.mistakes import Mistake, expression_error
 from tercel.core.cel.parse import parse
@@ -13,6 +16,9 @@ from tercel.core.cel.tree import Typed
 
 if TYPE_CHECKING:
     pass
+
+if TYPE_CHECKING:
+    import numpy
 
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -54,6 +60,23 @@ class Expression:
             return self._careful(attributes)
         except FAULTS as fault:
             return missing(fault)
+
+    def over(self, columns: "Mapping[str, numpy.ndarray | Value]") -> "numpy.ndarray":
+        """As `evaluate`, for all at once: columns of numbers, true or false; what is one value is the same for all.
+
+        A NaN in a column, or in the result, is a missing value; true is 1.0. Of a map, give a map of columns.
+        Raises TypeError if something else than numbers is a column: never if it is `vectorisable`, where text is
+        the job's alone.
+        """
+        return self._columns.over(columns)
+
+    @cached_property
+    def vectorisable(self) -> bool:
+        return vectorisable(self.tree)
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns(self.tree)
 
     def _first(self, attributes: Attributes) -> Value:
         self._quick = function(self.tree, careful=False)

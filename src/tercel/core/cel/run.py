@@ -133,11 +133,11 @@ def not_finite(value: float) -> NoReturn:
 
 
 def min_double(*values: float) -> float:
-    return math.nan if any(value != value for value in values) else min(values)
+    return math.nan if any(value != value for value in values) else float(min(values))
 
 
 def max_double(*values: float) -> float:
-    return math.nan if any(value != value for value in values) else max(values)
+    return math.nan if any(value != value for value in values) else float(max(values))
 
 
 def int_of_double(value: float) -> int:
