@@ -51,6 +51,8 @@ except ImportError:  # no wheel for this platform: slower, otherwise the same
 T = TypeVar("T")
 STORE_FILE = "tercel.db"
 LOOK_EVERY_S = 0.1
+CONTAINER_ARGS = "TERCEL_CONTAINER_ARGS"
+"""What else this node's container engine needs to be told, if anything."""
 
 
 GARBAGE_THRESHOLDS = (10_000, 10, 10)
@@ -306,7 +308,7 @@ async def work(
 
 
 def _runner(options: WorkerOptions) -> SpawnerPool:
-    return SpawnerPool(options.dir, node_name())
+    return SpawnerPool(options.dir, node_name(), container_args=os.environ.get(CONTAINER_ARGS, ""))
 
 
 # -- tokens of a manager that is not running --------------------------------------------------------------

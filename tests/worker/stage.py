@@ -96,6 +96,7 @@ class FakeRunner:
         self.launched: list[int] = []
         self.killed: list[int] = []
         self.withdrawn: list[int] = []
+        self.warned: list[int] = []
         self.forgotten: list[int] = []
         self.followed: list[tuple[int, bool]] = []
         self.pieces: dict[tuple[int, str], list[bytes]] = {}
@@ -116,6 +117,9 @@ class FakeRunner:
     def kill(self, attempts: list[int]) -> None:
         self.killed += attempts
         self._changed.set()
+
+    def warn(self, attempts: list[int]) -> None:
+        self.warned += attempts
 
     def withdraw(self, attempts: list[int]) -> None:
         self.withdrawn += attempts
