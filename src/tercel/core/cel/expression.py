@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
-from typing import TYPE_CHECKING
 
 from tercel.core.attributes import ATTRIBUTES, BOOL, Of
 from tercel.core.cel.check import check
