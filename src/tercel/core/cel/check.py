@@ -68,7 +68,7 @@ class _Checker:
                 return self.typed(node, "and" if node.op == "&&" else "or", BOOL, parts)
             case "!":
                 return self.typed(node, "not", BOOL, (self.condition(node.parts[0], node),))
-            case "-":
+            case "minus":
                 return self.minus(node)
             case "?:":
                 return self.choice(node)
@@ -125,6 +125,8 @@ class _Checker:
             if index.type != INT:
                 kind = "a fraction" if index.type == DOUBLE else f"{index.type}"
                 raise Mistake(f"the places of a list are whole numbers, not {kind}", index.start, index.end)
+            if element == NOTHING:
+                raise Mistake("this list is always empty", owner.start, owner.end)
             return self.typed(node, "item", element, (owner, index))
         raise Mistake(f"[] is for lists and maps; {_what(node.parts[0], owner)}", *node.at)
 
@@ -259,6 +261,8 @@ class _Checker:
         values = self.check(node.parts[0])
         if values.type.kind != "list" or values.type.element is None:
             raise Mistake(f".{name}() is for lists; {_what(node.parts[0], values)}", *node.at)
+        if values.type.element == NOTHING:
+            raise Mistake("this list is always empty", values.start, values.end)
         variable = node.parts[1]
         word = str(variable.value)
         if word in self.variables or word in UNITS or word in ("worker", "task"):

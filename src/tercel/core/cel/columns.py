@@ -9,7 +9,7 @@ from functools import lru_cache, reduce
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tercel.core.attributes import ATTRIBUTES, INT, Of
+from tercel.core.attributes import ATTRIBUTES, DOUBLE, INT, Of, Type
 from tercel.core.cel.compile import Function, part
 from tercel.core.cel.run import FAULTS, Value
 from tercel.core.cel.tokens import MAX_INT, MIN_INT
@@ -78,18 +78,25 @@ class Columns:
             return self.scalar(node, columns)
         match node.op:
             case "const":
-                return _given(node.value, node)
+                return _given(node.value, "a constant", node.type)
             case "attr":
                 name = str(node.value)
-                return _given(columns[name], node) if name in columns else _nothing(node)
+                return _read(columns[name], name, node.type) if name in columns else _nothing(node)
             case "has":
-                return _there(columns.get(str(node.value)), str(node.value) in columns)
+                return self.there(str(node.value), columns)
             case "key":
                 return _keyed(node.parts[0], node.parts[1], node, columns)
             case "in_map":
                 _, absent = _keyed(node.parts[1], node.parts[0], node, columns)
                 return ~absent, _numpy().asarray(str(node.parts[1].value) not in columns)
         return _OPERATIONS[node.op](*(self.pair(each, columns) for each in node.parts))
+
+    def there(self, name: str, columns: "Mapping[str, Array | Value]") -> "Pair":
+        np = _numpy()
+        certain = np.zeros((), dtype=bool)
+        if name not in columns:
+            return certain, certain
+        return ~_read(columns[name], name, ATTRIBUTES[name].type)[1], certain
 
     def scalar(self, node: Typed, columns: "Mapping[str, Array | Value]") -> "Pair":
         """What is not about numbers is the same for all."""
@@ -99,7 +106,7 @@ class Columns:
         if id(node) not in self.functions:
             self.functions[id(node)] = part(node)
         try:
-            return _given(self.functions[id(node)](columns), node)  # type: ignore[arg-type]  # no arrays are read
+            return _given(self.functions[id(node)](columns), "a part", node.type)  # type: ignore[arg-type]  # no arrays are read
         except FAULTS:
             return _nothing(node)
 
@@ -122,29 +129,26 @@ def _nothing(node: Typed) -> "Pair":
     return np.zeros((), dtype=kinds.get(node.type.kind, np.float64)), np.ones((), dtype=bool)
 
 
-def _given(value: "Array | Value", node: Typed) -> "Pair":
+def _given(value: "Array | Value", name: str, type: Type) -> "Pair":
+    """A value of which NaN is one as any other."""
     np = _numpy()
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" or array.dtype == np.uint64:
-        raise TypeError(f"{node.value or 'a value'} must be numbers, not {array.dtype}")
-    if array.dtype.kind != "f":
-        kind = bool if array.dtype.kind == "b" else np.int64 if node.type == INT else np.float64
-        return array.astype(kind), np.zeros((), dtype=bool)
-    if node.op == "attr" or node.op == "key":
-        absent = np.isnan(array)
-        if node.type != INT:
-            return array.astype(np.float64), absent
-        absent |= np.abs(array) >= 2.0**63
-        return np.where(absent, 0, array).astype(np.int64), absent
-    return array.astype(np.float64), np.zeros((), dtype=bool)
+        raise TypeError(f"{name} must be numbers, not {array.dtype}")
+    kind = bool if array.dtype.kind == "b" else np.int64 if type == INT else np.float64
+    return array.astype(kind), np.zeros((), dtype=bool)
 
 
-def _there(value: "Array | Value", given: bool) -> "Pair":
+def _read(value: "Array | Value", name: str, type: Type) -> "Pair":
+    """An attribute, of which NaN is missing."""
     np = _numpy()
-    here = (
-        ~np.isnan(value) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else np.asarray(given)
-    )
-    return here, np.zeros((), dtype=bool)
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        return _given(array, name, type)
+    absent = np.isnan(array)
+    if type == INT:
+        absent |= np.abs(array) >= 2.0**63
+    return _given(np.where(absent, 0.0, array), name, type)[0], absent
 
 
 def _keyed(whole: Typed, key: Typed, node: Typed, columns: "Mapping[str, Array | Value]") -> "Pair":
@@ -157,7 +161,7 @@ def _keyed(whole: Typed, key: Typed, node: Typed, columns: "Mapping[str, Array |
     name = str(key.value)
     if name not in found:
         return _nothing(node)
-    return _given(found[name], node if node.op == "key" else whole)
+    return _read(found[name], f"{whole.value}.{name}", DOUBLE)
 
 
 # -- what is done -----------------------------------------------------------------------------------------

@@ -142,7 +142,8 @@ class _Parser:
             node = self.members(self.literal(-int(self.take().value), token.start, after.end))
         else:
             inner = self.unary()
-            node = self.node(token.kind, token.start, inner.end, (inner,), at=(token.start, token.end))
+            op = "!" if token.kind == "!" else "minus"
+            node = self.node(op, token.start, inner.end, (inner,), at=(token.start, token.end))
         self.nesting -= 1
         return node
 

@@ -14,7 +14,7 @@ import msgspec
 from tercel.core.cel.automaton import automaton
 from tercel.core.cel.tokens import MAX_INT, MIN_INT
 
-MAX_SUBJECT = 1000
+MAX_SUBJECT = 500
 """Characters of a text that patterns are looked for in."""
 
 Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | Mapping[str, Value] | None"
