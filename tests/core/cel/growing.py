@@ -213,7 +213,9 @@ def written(tree: Tree, google: Mapping[str, Value] | None = None) -> str:
             # A number after a minus would be one number with it.
             least = 9 if parts[0].op == "literal" and op == "-x" else 6
             text = inner(parts[0], least)
-            return f"{op[0]}({text})" if parts[0].op == "literal" and op == "-x" else f"{op[0]}{text}"
+            # To Google, two of them are none, even where one would be too large.
+            apart = op == "-x" and (parts[0].op == "literal" or (google is not None and parts[0].op == op))
+            return f"{op[0]}({text})" if apart else f"{op[0]}{text}"
         case "list":
             return f"[{', '.join(inner(part, 0, loosely=tree.type == 'numbers') for part in parts)}]"
         case "in":

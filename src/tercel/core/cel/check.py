@@ -64,10 +64,10 @@ class _Checker:
             case "method":
                 return self.method(node)
             case "&&" | "||":
-                parts = tuple(self.condition(part, node) for part in node.parts)
+                parts = tuple(self.condition(part, f"`{node.op}` is for") for part in node.parts)
                 return self.typed(node, "and" if node.op == "&&" else "or", BOOL, parts)
             case "!":
-                return self.typed(node, "not", BOOL, (self.condition(node.parts[0], node),))
+                return self.typed(node, "not", BOOL, (self.condition(node.parts[0], "`!` is for"),))
             case "minus":
                 return self.minus(node)
             case "?:":
@@ -112,7 +112,7 @@ class _Checker:
         if owner.type.kind == "map" and owner.type.element is not None:
             key = Typed(op="const", type=TEXT, start=node.at[0], end=node.at[1], value=node.value)
             return self.typed(node, "key", owner.type.element, (owner, key))
-        raise Mistake(f"{_what(node.parts[0], owner)} has no .{node.value}", *node.at)
+        raise Mistake(f"{_what(node.parts[0], owner)} and has no .{node.value}", *node.at)
 
     def indexed(self, node: Node) -> Typed:
         owner, index = (self.check(part) for part in node.parts)
@@ -143,21 +143,21 @@ class _Checker:
 
     # -- operators ----------------------------------------------------------------------------------------
 
-    def condition(self, part: Node, whole: Node) -> Typed:
+    def condition(self, part: Node, what: str) -> Typed:
         typed = self.check(part)
         if typed.type != BOOL:
-            message = f"`{whole.op}` is for what is true or false; this is {typed.type}"
+            message = f"{what} what is true or false; this is {typed.type.a}"
             raise Mistake(message, part.start, part.end)
         return typed
 
     def minus(self, node: Node) -> Typed:
         operand = self.check(node.parts[0])
         if not operand.type.is_number:
-            raise Mistake(f"`-` is for numbers; this is {operand.type}", *node.at)
+            raise Mistake(f"`-` is for numbers; this is {operand.type.a}", *node.at)
         return self.typed(node, f"neg_{operand.type.kind}", operand.type, (operand,))
 
     def choice(self, node: Node) -> Typed:
-        condition = self.condition(node.parts[0], node)
+        condition = self.condition(node.parts[0], "before `?` comes")
         then, otherwise = self.check(node.parts[1]), self.check(node.parts[2])
         common = _common(then.type, otherwise.type)
         if common is None:
@@ -272,7 +272,7 @@ class _Checker:
         if self.long_loops > 1 or len(self.variables) > 1:
             raise Mistake("too many of exists and all in one another: this could take very long", *node.at)
         self.variables[word] = values.type.element
-        condition = self.condition(node.parts[2], node)
+        condition = self.condition(node.parts[2], f".{name}() asks")
         del self.variables[word]
         self.long_loops -= long
         return self.typed(node, name, BOOL, (values, condition), word)
@@ -318,16 +318,25 @@ def _path(node: Node) -> str | None:
 
 def _what(node: Node, typed: Typed) -> str:
     path = _path(node)
-    return f"{path} is {typed.type}" if path else f"this is {typed.type}"
+    return f"{path or 'this'} is {typed.type.a}"
 
 
 def _unknown(node: Node, path: str, variables: dict[str, Type]) -> Mistake:
     inside = [name for name in ATTRIBUTES if name.startswith(f"{path}.")]
+    maps = [
+        name for name, each in ATTRIBUTES.items() if each.type.kind == "map" and path.startswith(f"{name}.")
+    ]
+    near = _near(path, [*ATTRIBUTES, *UNITS, *variables])
+    shown = path if len(path) <= 80 else path[:77] + "..."
     if inside:
         message = f"{path} is not a value by itself: write {', '.join(inside[:3])}"
         message += ", ..." if len(inside) > 3 else ""
+    elif maps:
+        message = f'{shown} is not an attribute: write {maps[0]}["{shown[len(maps[0]) + 1 :]}"]'
+    elif near or "." in path:
+        message = f"unknown attribute {shown}{near}"
     else:
-        message = f"unknown attribute {path[:80]}{_near(path, [*ATTRIBUTES, *UNITS, *variables])}"
+        message = f'unknown name {shown}; if it is text, write "{shown}"'
     return Mistake(message, node.start, node.end)
 
 

@@ -129,10 +129,10 @@ def _made(text: str, field: str, condition: bool) -> Expression:
     try:
         tree = check(parse(text), per_task=not condition)
         if condition and tree.type != BOOL:
-            message = f"this must be true or false, as in worker.os == 'linux'; it is {tree.type}"
+            message = f"this must be true or false, as in worker.os == 'linux'; it is {tree.type.a}"
             raise Mistake(message, tree.start, tree.end)
         if not condition and not tree.type.is_number:
-            raise Mistake(f"this must be a number; it is {tree.type}", tree.start, tree.end)
+            raise Mistake(f"this must be a number; it is {tree.type.a}", tree.start, tree.end)
     except Mistake as mistake:
         raise expression_error(mistake, text, field) from None
     return Expression(text, tree)

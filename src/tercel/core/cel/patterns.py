@@ -197,7 +197,8 @@ class _Reader:
             if self.peek("-") and not self.peek("-]"):
                 self.at += 1
                 high = self.of_letters()
-                if len(low) > 1 or len(high) > 1 or low[0][0] > high[0][0]:
+                single = all(len(side) == 1 and side[0][0] == side[0][1] for side in (low, high))
+                if not single or low[0][0] > high[0][0]:
                     raise ValueError("a range in [] goes from a character to a later one")
                 low = ((low[0][0], high[0][0]),)
             ranges += low
