@@ -64,6 +64,8 @@ def trees(draw: st.DrawFn, type: str, depth: int = 4, numeric: bool = False, var
         kinds = [*kinds, "size"]
     if variable and type == "text":
         kinds = [*kinds, "var", "var", "var"]
+    if variable and type == "texts":
+        kinds = ["list"]  # what is long must not be gone through in a loop
     if depth <= 0:
         kinds = [kind for kind in kinds if kind in ("literal", "attr", "list", "has", "key", "var")]
     kind = draw(st.sampled_from(kinds))

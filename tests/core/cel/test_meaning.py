@@ -3,6 +3,7 @@
 import math
 
 import numpy
+import pytest
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_math
 from hypothesis import given, settings
@@ -20,6 +21,8 @@ from tests.core.cel.growing import (
     trees,
     written,
 )
+
+pytestmark = pytest.mark.O(10)
 
 _TYPES = {
     "int": cel.Type.INT,

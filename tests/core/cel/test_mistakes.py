@@ -10,6 +10,8 @@ from tercel.core.attributes import ATTRIBUTES
 from tercel.core.cel import ExpressionError, Missing, rank, where
 from tercel.core.errors import UsageError
 
+pytestmark = pytest.mark.must("d")
+
 BLOCKS = [
     block
     for block in (Path(__file__).parent / "wrong.txt").read_text().split("\n\n")

@@ -49,7 +49,7 @@ class Expression:
         self.live, self.pair, self.per_task = (of in kinds for of in (Of.LIVE, Of.PAIR, Of.TASK))
         self._quick: Function = self._first
 
-    def evaluate(self, attributes: Attributes) -> "Value | Missing":
+    def evaluate(self, attributes: Attributes) -> Value | Missing:
         """`attributes`: values by full names; one that is not there is missing. Never raises."""
         try:
             return self._quick(attributes)

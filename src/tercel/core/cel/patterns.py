@@ -53,9 +53,9 @@ class Repeat(msgspec.Struct, frozen=True):
 Shape: TypeAlias = "Letter | Edge | Row | Either | Repeat"
 
 _DIGIT: tuple[Range, ...] = (("0", "9"),)
-_WORD: tuple[Range, ...] = (("0", "9"), ("A", "Z"), ("_", "_"), ("a", "z"))
+WORD: tuple[Range, ...] = (("0", "9"), ("A", "Z"), ("_", "_"), ("a", "z"))
 _SPACE: tuple[Range, ...] = (("\t", "\n"), ("\f", "\r"), (" ", " "))
-_CLASSES = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+_CLASSES = {"d": _DIGIT, "w": WORD, "s": _SPACE}
 _EDGES = {"A": "^", "z": "$", "b": "b", "B": "B"}
 _PLAIN = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _LAST = chr(0x10FFFF)
@@ -66,23 +66,24 @@ _SIMPLE = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 def is_word(letter: str) -> bool:
     """As `\\w` and `\\b` have it."""
-    return any(low <= letter <= high for low, high in _WORD)
+    return any(low <= letter <= high for low, high in WORD)
 
 
-def read_pattern(text: str) -> tuple[Shape, bool]:
-    """And whether capitals do not matter. Raises ValueError."""
-    folded = text.startswith("(?i)")
-    reader = _Reader(text, 4 if folded else 0)
+def read_pattern(text: str) -> Shape:
+    """Raises ValueError."""
+    reader = _Reader(text)
     shape = reader.either()
     if reader.at < len(text):
         raise ValueError("there is a ) too many")
-    return shape, folded
+    return shape
 
 
 class _Reader:
-    def __init__(self, text: str, at: int) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.at = at
+        self.at = 0
+        self.folded = self.took("(?i)")
+        """Whether capitals do not matter."""
         self.groups = 0
 
     def peek(self, word: str) -> bool:
@@ -151,7 +152,10 @@ class _Reader:
                 return self.escaped()
             case "*" | "+" | "?":
                 raise ValueError(f"nothing to repeat before {letter}")
-        return Letter(((letter, letter),))
+        return self.one_of(((letter, letter),))
+
+    def one_of(self, ranges: tuple[Range, ...], others: bool = False) -> Letter:
+        return Letter((*ranges, *_other_case(ranges)) if self.folded else ranges, others)
 
     def group(self) -> Shape:
         self.groups += 1
@@ -169,7 +173,7 @@ class _Reader:
         if self.at < len(self.text) and (edge := _EDGES.get(self.text[self.at])):
             self.at += 1
             return Edge(edge)
-        return Letter(self.class_or_letter())
+        return self.one_of(self.class_or_letter())
 
     def class_or_letter(self) -> tuple[Range, ...]:
         """What a backslash stands before."""
@@ -202,7 +206,7 @@ class _Reader:
                     raise ValueError("a range in [] goes from a character to a later one")
                 low = ((low[0][0], high[0][0]),)
             ranges += low
-        return Letter(tuple(ranges), others)
+        return self.one_of(tuple(ranges), others)
 
     def of_letters(self) -> tuple[Range, ...]:
         if self.peek("[:"):
@@ -220,3 +224,17 @@ def _others(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
             found.append((after, chr(ord(low) - 1)))
         after = chr(ord(high) + 1)
     return (*found, (after, _LAST))
+
+
+def _other_case(ranges: tuple[Range, ...]) -> list[Range]:
+    """Capitals for small letters and the other way round; in ranges, for the letters from a to z."""
+    found: list[Range] = []
+    for low, high in ranges:
+        if low == high:
+            found += [(case, case) for case in (low.lower(), low.upper()) if len(case) == 1]
+            continue
+        for first, last in (("a", "z"), ("A", "Z")):
+            begin, end = max(low, first), min(high, last)
+            if begin <= end:
+                found.append((begin.swapcase(), end.swapcase()))
+    return found
