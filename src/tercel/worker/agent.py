@@ -22,6 +22,7 @@ from tercel.wire.messages import Brief, Offer
 from tercel.worker.held import Attempt, Job, Lane
 from tercel.worker.lanes import Lanes
 from tercel.worker.staging import Place, Staging
+from tercel.worker.walltime import warning_s
 
 OWED_MOST_BYTES = 64 * 2**20
 """Nothing is launched while unacknowledged reports take more memory than this."""
@@ -32,8 +33,10 @@ _REPORT_BYTES = 512
 class Agent:
     """Events come in as method calls; what to launch, kill, send comes out as return values."""
 
-    def __init__(self, capacity: Needs, indices: Mapping[str, tuple[str, ...]] = {}) -> None:
-        """What it gives to tasks when nothing else needs the node, and the names of pieces by resource."""
+    def __init__(
+        self, capacity: Needs, indices: Mapping[str, tuple[str, ...]] = {}, cache_bytes: int = 2**30
+    ) -> None:
+        """What it gives to tasks when nothing else needs the node; the names of pieces by resource; room for values."""
         self._whole = capacity
         self.draining = False
         self.paused = False
@@ -46,7 +49,7 @@ class Agent:
         self._queue: deque[Attempt] = deque()
         self._staging: dict[int, Attempt] = {}
         """They wait for values, and nobody waits for them."""
-        self._values = Staging()
+        self._values = Staging(cache_bytes)
         self._lanes = Lanes(capacity, indices)
 
     # -- what it holds ------------------------------------------------------------------------------------
@@ -69,6 +72,15 @@ class Agent:
     def clogged(self) -> bool:
         """Whether so much is unacknowledged that nothing more is launched."""
         return self._owed_bytes > OWED_MOST_BYTES
+
+    def contained_cpus(self) -> float:
+        """Cores of what runs in containers, whose processes may not be below this worker's."""
+        return sum(lane.needs.millicpus for lane in self._lanes if lane.job.program.container) / 1000
+
+    def warnings(self) -> dict[int, float]:
+        """What runs, each with how many seconds before its end it wants to be warned; 0: it does not."""
+        lasting = {lane.lasting: lane.job.program.warn_signal for lane in self._lanes if lane.lasting >= 0}
+        return {attempt: warning_s(text) for attempt, text in lasting.items()}
 
     def in_lane(self, attempt: int) -> bool:
         """Whether it was launched and has not ended."""
@@ -256,6 +268,14 @@ class Agent:
                 reports.append(Report(*ids, End.INTERRUPTED, 0, now, 0.0, 0.0, 0, why))
                 self._owe(reports[-1])
         return reports
+
+    def cache_news(self) -> tuple[list[tuple[str, int]], list[str]] | None:
+        """Values that were kept and that went since this was last asked, if any."""
+        return self._values.take_news()
+
+    def kept_values(self) -> list[tuple[str, int]]:
+        """All that are kept, with their sizes, for a manager that knows of none."""
+        return self._values.kept()
 
     def dropped_values(self) -> list[str]:
         """Paths of files that are of no more use."""
