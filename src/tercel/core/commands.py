@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tercel.core.errors import UsageError
 from tercel.core.grids import check_grid
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import MAX_PRIORITY, MAX_RANGES, MAX_TASKS, Call, Function, JobSpec
+from tercel.core.model import MAX_MEM_BYTES, MAX_PRIORITY, MAX_RANGES, MAX_TASKS, Call, Function, JobSpec
 from tercel.core.points import check_items, check_sweep
 
 MAX_ARGV_BYTES = 127 * 1024
@@ -17,7 +17,6 @@ MAX_ENV_BYTES = 127 * 1024
 MAX_NAME = 256
 MAX_TASK_NUMBER = 2**31 - 1
 MAX_CPUS = 1_000_000
-MAX_MEM_BYTES = 2**60
 MAX_SECONDS = 10 * 365 * 86400
 MAX_RETRIES = 1_000_000
 MAX_OUTPUT_BYTES = 2**30

@@ -15,6 +15,7 @@ MAX_PRIORITY = 2**32 - 1
 DEFAULT_OUTPUT_LIMIT_BYTES = 10 * 2**20
 MAX_TASKS = 100_000_000
 MAX_BACKOFF_S = 3600.0
+MAX_MEM_BYTES = 2**60
 MAX_RANGES = 100_000
 """Of task numbers in one job. Accepting, showing and cancelling it cost its ranges, and others wait meanwhile: half a
 second for so many.

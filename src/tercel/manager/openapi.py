@@ -6,7 +6,7 @@ import msgspec
 
 from tercel import __version__
 from tercel.core import commands, points, rules
-from tercel.core.model import MAX_BACKOFF_S, MAX_PRIORITY, Role
+from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, MAX_PRIORITY, Role
 from tercel.manager.access import MAX_NOTE, MAX_USER
 from tercel.manager.requests import MAX_REASON, MAX_SELECTORS
 from tercel.manager.submissions import MAX_KEY
@@ -100,7 +100,7 @@ _SELECTED: Json = {
 }
 _REVISED: Json = _SELECTED | {
     "cpus": {"minimum": 0.001, "maximum": commands.MAX_CPUS},
-    "mem_bytes": {"minimum": 0, "maximum": commands.MAX_MEM_BYTES},
+    "mem_bytes": {"minimum": 0, "maximum": MAX_MEM_BYTES},
     "time_limit_s": {"minimum": 0, "maximum": commands.MAX_SECONDS},
 }
 _LIMITS: dict[type, Json] = {
@@ -119,7 +119,7 @@ _LIMITS: dict[type, Json] = {
         "array": {"pattern": rf"^({_NUMBERS}(,{_NUMBERS})*(%[1-9]\d{{0,9}})?)?$"},
         "env": {"propertyNames": {"pattern": r"^[^=\x00]+$"}, "additionalProperties": {"pattern": _TEXT}},
         "cpus": {"minimum": 0.001, "maximum": commands.MAX_CPUS},
-        "mem_bytes": {"minimum": 0, "maximum": commands.MAX_MEM_BYTES},
+        "mem_bytes": {"minimum": 0, "maximum": MAX_MEM_BYTES},
         "time_limit_s": {"minimum": 0, "maximum": commands.MAX_SECONDS},
         "kill_grace_s": {"minimum": 0, "maximum": 3600},
         "priority": {"minimum": 0, "maximum": MAX_PRIORITY},

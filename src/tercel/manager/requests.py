@@ -71,7 +71,7 @@ async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
                     retried.append(id)
                     count += more
                     if (spec := _revised(job.row.spec, wish)) != job.row.spec:
-                        manager.revise(job, spec)
+                        manager.machine.revise(job, spec)
         await _revive(manager, retried)
     await _saved(manager)
     return count
@@ -127,7 +127,7 @@ async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
     count = 0
     for job, spec in revised:
         if spec != job.row.spec:
-            manager.revise(job, spec)
+            manager.machine.revise(job, spec)
             count += 1
     await _saved(manager)
     return count
