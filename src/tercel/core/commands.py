@@ -8,6 +8,7 @@ from tercel.core.errors import UsageError
 from tercel.core.grids import check_grid
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import MAX_MEM_BYTES, MAX_PRIORITY, MAX_RANGES, MAX_TASKS, Call, Function, JobSpec
+from tercel.core.placement import check_placement
 from tercel.core.points import check_items, check_sweep
 
 MAX_ARGV_BYTES = 127 * 1024
@@ -159,6 +160,7 @@ def check_numbers(spec: JobSpec) -> None:
     _check_number("priority", spec.priority, 0, MAX_PRIORITY)
     _check_number("retries", spec.retries, 0, MAX_RETRIES)
     _check_number("output_limit_bytes", spec.output_limit_bytes, 0, MAX_OUTPUT_BYTES)
+    check_placement(spec)
 
 
 def _check_points(spec: JobSpec, lines: Sequence[str] | None, items: Sequence[str] | None) -> None:

@@ -352,7 +352,7 @@ class Machine(Joining):
 
 def _outgrew(job: Job, flight: Flight, report: Report) -> bool:
     """Whether the attempt ended for want of memory, and its task is to have more."""
-    if report.end is not End.EXCEEDED or report.exceeded != "memory" or not job.row.spec.mem_growth:
+    if report.end is not End.EXCEEDED or report.exceeded != "memory" or job.row.spec.mem_growth <= 1:
         return False
     return job.growths.get(flight.task, 0) < MAX_GROWTHS and flight.lease.needs.mem_bytes < MAX_MEM_BYTES
 

@@ -342,7 +342,7 @@ def named(tasks: IntervalSet) -> list[int]:
 def grown_bytes(job: Job) -> int:
     """How much memory its tasks will ask for, now that some of them had too little."""
     most = max(had_bytes for had_bytes, _ in job.outgrown.values())
-    return min(MAX_MEM_BYTES, math.ceil(most * job.row.spec.mem_growth))
+    return min(MAX_MEM_BYTES, max(most + 1, math.ceil(most * job.row.spec.mem_growth)))
 
 
 def _is_more(mem_bytes: int, had_bytes: int) -> bool:

@@ -21,6 +21,7 @@ from tercel.wire.api import Retry, Revision, Selection
 
 MAX_SELECTORS = 1000
 MAX_REASON = 500
+_REVISABLE = [name for name in Revision.__struct_fields__ if name not in Selection.__struct_fields__]
 JOBS_AT_ONCE = 1000
 """Read from the store, cancelled or retried before others get their turn."""
 
@@ -135,10 +136,11 @@ async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
 
 def _revised(spec: JobSpec, wish: Revision) -> JobSpec:
     """Raises UsageError for what no job may ask for."""
-    named = ("priority", "cpus", "mem_bytes", "time_limit_s")
-    fields = {name: value for name in named if (value := getattr(wish, name)) is not None}
+    fields = {name: value for name in _REVISABLE if (value := getattr(wish, name)) is not None}
     if not fields:
         return spec
+    if "requires" in fields:
+        fields["requires"] = tuple(dict.fromkeys(fields["requires"]))
     spec = msgspec.structs.replace(spec, **fields)
     check_numbers(spec)
     return spec
