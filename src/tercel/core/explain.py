@@ -7,6 +7,7 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job
 from tercel.core.machine import Machine
 from tercel.core.model import AfterKind, Needs
+from tercel.core.sizes import size
 from tercel.core.states import TaskState
 from tercel.core.waiting import grown_bytes
 from tercel.core.workers import Worker
@@ -200,16 +201,6 @@ def why_under_way(flight: Flight, now: float) -> str:
     if flight.running_since is not None:
         return f"runs on {where} since {now - flight.running_since:.0f} s"
     return f"is at {where}, about to start or waiting there for a slot"
-
-
-def size(number: int) -> str:
-    """1536 MB as people read it: 1.5 GB (binary units)."""
-    value = float(number)
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if value < 1024 or unit == "TB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if value >= 10 or value == int(value) else f"{value:.1f} {unit}"
 
 
 def _count(number: int, noun: str, plural: str = "") -> str:
