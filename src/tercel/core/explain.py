@@ -9,6 +9,7 @@ from tercel.core.machine import Machine
 from tercel.core.model import AfterKind, Needs
 from tercel.core.sizes import size
 from tercel.core.states import TaskState
+from tercel.core.waiting import grown_bytes
 from tercel.core.workers import Worker
 
 SHOWN_NEEDS = 5
@@ -85,10 +86,19 @@ def why_waiting(machine: Machine, job: Job, task: int, now: float) -> str:
     if (due := job.delayed.get(task)) is not None:
         spent = job.failures.get(task, 0)
         return f"failed {_count(spent, 'time')}; tries again in {max(0.0, due - now):.0f} s"
+    if (sizes := job.outgrown.get(task)) is not None:
+        return (
+            f"{_used(*sizes)}; runs again with {size(grown_bytes(job))} when the rest of the job has started"
+        )
     reasons = [_need(need) for need in job.after if need.waits(task)]
     if task in job.unmet:
         reasons += _arrows(machine, job, task)
     return "waits for " + "; and for ".join(reasons)
+
+
+def _used(had_bytes: int, used_bytes: int) -> str:
+    had = size(had_bytes)
+    return f"used {size(used_bytes)} of {had}" if used_bytes > had_bytes else f"used more than {had}"
 
 
 def _need(need: Need) -> str:
@@ -136,8 +146,15 @@ def why_resting(machine: Machine, job: Job, now: float) -> Iterator[tuple[TaskSt
         soonest = min(job.delayed[task] for task in late)
         text = f"failed before; the first of them tries again in {max(0.0, soonest - now):.0f} s"
         yield TaskState.WAITING, len(late), text
+    large = IntervalSet((task, task) for task in sorted(job.outgrown))
+    large = large.intersection(job.waiting)
+    if large:
+        most, used = max(job.outgrown.values())
+        text = f"{_used(most, used)}; run again with {size(grown_bytes(job))} when the rest of the job has started"
+        yield TaskState.WAITING, len(large), text
     rest = job.waiting.copy()
     rest.difference_update(late)
+    rest.difference_update(large)
     if rest:
         whole = [_need(need) for need in job.after if need.left]
         text = "; and for ".join(whole) if whole else "other tasks that they need, each for its own"

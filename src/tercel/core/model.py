@@ -15,6 +15,7 @@ MAX_PRIORITY = 2**32 - 1
 DEFAULT_OUTPUT_LIMIT_BYTES = 10 * 2**20
 MAX_TASKS = 100_000_000
 MAX_BACKOFF_S = 3600.0
+MAX_MEM_BYTES = 2**60
 MAX_RANGES = 100_000
 """Of task numbers in one job. Accepting, showing and cancelling it cost its ranges, and others wait meanwhile: half a
 second for so many.
@@ -156,7 +157,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rank: str = ""
     """A CEL expression, a number: among the workers that may run it, those with the highest are preferred."""
     mem_growth: float = 0.0
-    """A task that used more memory than it asked for runs again with so many times as much; 0: it fails."""
+    """A task that used more memory than it asked for runs again with so many times as much; 1 or less: it fails."""
     isolate: str = ""
     """`bwrap`: the system is read-only to it, other tasks' processes and files are out of its sight."""
     container: str = ""
@@ -359,6 +360,19 @@ class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`memory`, `pids` or `disk`."""
 
 
+class Blame(StrEnum):
+    """Whose fault it was that an attempt did not end as it should."""
+
+    TASK = "task"
+    """Its command failed, or used more time or memory than it may."""
+    WORKER = "worker"
+    """It was lost, or lost the attempt; or it fails what others run."""
+    NODE = "node"
+    """Something is missing there: a directory, a program, room on the disk."""
+    OUTSIDE = "outside"
+    """The manager or the network: nothing was wrong with either of the others."""
+
+
 class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The one terminal record of a task (or, in its history, of an earlier attempt)."""
 
@@ -366,6 +380,8 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     worker: str
     ended_at: float
     report: Report
+    blame: Blame | None = None
+    """Whose fault it was, where that is not what the report alone would say: see `blame.blame_of`."""
 
 
 class Lease(msgspec.Struct, frozen=True, array_like=True):
