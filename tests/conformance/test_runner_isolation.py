@@ -277,13 +277,17 @@ def has_image() -> bool:
     )
 
 
-needs_podman = pytest.mark.skipif(
-    not has_image(), reason="podman, runc or busybox is not installed, or podman does not work here"
-)
+@pytest.fixture
+def image() -> None:
+    if not has_image():
+        pytest.skip("podman, runc or busybox is not installed, or podman does not work here")
+
+
+needs_podman = pytest.mark.usefixtures("image")
 
 
 @pytest.fixture
-async def with_podman(tmp_path: Path, recorder: Recorder) -> AsyncIterator[SpawnerPool]:
+async def with_podman(tmp_path: Path, recorder: Recorder, image: None) -> AsyncIterator[SpawnerPool]:
     async for runner in a_runner(tmp_path, recorder, ARGS):
         yield runner
     assert containers_of(tmp_path) == []

@@ -23,18 +23,15 @@ MEASURE_AT_END_S = 1.0
 class Limits:
     """As core.model.Limits, which a spawner does not import."""
 
-    __slots__ = ("disk_bytes", "mem_bytes", "millicpus", "pids")
+    __slots__ = ("disk_bytes", "mem_bytes", "millicpus", "pids", "watched")
 
     def __init__(self, mem_bytes: int, millicpus: int, pids: int, disk_bytes: int) -> None:
         self.mem_bytes = mem_bytes
         self.millicpus = millicpus
         self.pids = pids
         self.disk_bytes = disk_bytes
-
-    @property
-    def watched(self) -> bool:
+        self.watched = bool(mem_bytes or pids or disk_bytes)
         """Whether attempts need a guard."""
-        return bool(self.mem_bytes or self.pids or self.disk_bytes)
 
 
 class Excess:
