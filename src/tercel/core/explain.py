@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from tercel.core.graph import Need, edges_of
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job
@@ -31,7 +29,7 @@ def why_ready(machine: Machine, job: Job, now: float) -> str:
         if away:
             return f"no worker is connected; {_count(len(away), 'worker')} may still come back"
         return "no worker is connected: start one with `tercel worker` (or run `tercel up`)"
-    able = [w for w in online if w.could_run(job.needs)]
+    able = [w for w in online if job.kind.suits(w.shape(machine.ready.significant))]
     if not able:
         return _nobody_has(job.needs, online)
     willing = [w for w in able if w.id not in job.refused_by]
@@ -161,7 +159,7 @@ def _nobody_has(needs: Needs, online: list[Worker]) -> str:
         )
     if not parts and needs.python:
         there = ", ".join(sorted({w.python for w in online}))
-        able = any(w.could_run(msgspec.structs.replace(needs, python="")) for w in online)
+        able = any(w.slots(needs) > 0 for w in online)
         if able:
             parts.append(
                 f"Python {needs.python}, under which the function was pickled: "

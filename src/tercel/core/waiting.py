@@ -221,7 +221,7 @@ class Waiting(Books):
         held = tuple(job.held.ranges())
         self.ready.drop(job)
         job.row = msgspec.structs.replace(job.row, spec=spec, held=held)
-        job.needs = spec.needs
+        job.find_kind()
         job.most_fails = spec.most_fails(job.task_count)
         self.changes.append(JobRevised(job.id, spec, held))
         self.effects.append(Progressed(job.id, [], []))
