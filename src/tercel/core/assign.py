@@ -36,6 +36,11 @@ def _numbers() -> tuple[Any, Any, Any, Any]:
     return numpy, scipy.optimize, scipy.sparse, scipy.sparse.csgraph
 
 
+def prepare() -> None:
+    """Have what is needed at hand: it takes half a second to come, once."""
+    _numbers()
+
+
 def column(values: Sequence[float]) -> "numpy.ndarray":
     array: numpy.ndarray = _numbers()[0].asarray(values, dtype=float)
     return array

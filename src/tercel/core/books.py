@@ -5,6 +5,7 @@ lease together, and notes what must become durable. Which event calls for which 
 """
 
 import heapq
+from collections.abc import Sequence
 
 import msgspec
 
@@ -14,6 +15,7 @@ from tercel.core.changes import Change, JobEnded, LeaseClosed, Leased, LiveJob, 
 from tercel.core.dispatch import Dispatcher
 from tercel.core.effects import Effect, JobDone, Offered, Progressed
 from tercel.core.filling import cost_of
+from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Flight, Job, LeaseBook
 from tercel.core.model import Lease, Needs
@@ -78,6 +80,13 @@ class Books(Accounts):
         job.user = job.queue.user(job.row.owner)
         self._enter(job)
         return job
+
+    def set_inputs(self, job: Job, keys: Sequence[Sequence[str]] | None) -> None:
+        """What data each of its tasks takes, if its rank asks about that."""
+        if keys is not None:
+            self.ready.drop(job)
+            job.inputs = Inputs(keys)
+            self._settle(job)
 
     def _remembered(self, live: LiveJob) -> Job:
         job = Job(live.job, self.queue_of(live.job))
