@@ -119,6 +119,7 @@ class Job:
         "failures",
         "finished",
         "flights",
+        "growths",
         "held",
         "inputs",
         "interruptions",
@@ -127,6 +128,7 @@ class Job:
         "mean_wall_s",
         "most_fails",
         "needs",
+        "outgrown",
         "passed_at",
         "paused",
         "queue",
@@ -171,6 +173,10 @@ class Job:
         """Those of the cancelled that never ran because something they needed did not end as it should."""
         self.failures: dict[int, int] = {}
         """Retries spent, of tasks that spent any."""
+        self.growths: dict[int, int] = {}
+        """How often an unfinished task used more memory than it had, and was to run again with more."""
+        self.outgrown: dict[int, tuple[int, int]] = {}
+        """Tasks that wait for the job to ask for more memory: how many bytes they had, and used."""
         self.interruptions: dict[int, tuple[int, str]] = {}
         """How often attempts of an unfinished task were ended by their worker, and why the last was."""
         self.refused_by: dict[str, str] = {}
@@ -302,6 +308,8 @@ class Job:
         """Out of whichever set it rests in."""
         for members in self.resting:
             members.discard(task)
+        if self.outgrown:
+            self.outgrown.pop(task, None)
 
     def restore(
         self, finished: list[Range], failed: list[Range], cancelled: list[Range], skipped: list[Range]

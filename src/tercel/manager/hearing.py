@@ -15,13 +15,12 @@ import msgspec
 
 from tercel.core.commands import (
     MAX_CPUS,
-    MAX_MEM_BYTES,
     MAX_OUTPUT_BYTES,
     MAX_SECONDS,
     MAX_VALUE_BYTES,
 )
 from tercel.core.errors import PeerError
-from tercel.core.model import Needs, Output, Report
+from tercel.core.model import MAX_MEM_BYTES, Needs, Output, Report
 from tercel.core.presence import Facts, WorkerInfo
 from tercel.wire.messages import (
     INLINE_OUTPUT_BYTES,

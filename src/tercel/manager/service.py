@@ -28,12 +28,12 @@ from tercel.core.effects import (
     Offered,
     Progressed,
     Recalled,
+    Revised,
     Welcomed,
 )
 from tercel.core.errors import PassingFault
-from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import JobRow, JobSpec, Lease
+from tercel.core.model import JobRow, Lease
 from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub
 from tercel.manager.frames import offers
@@ -120,13 +120,6 @@ class Manager:
         self._urgent.set()
         self.wake()
         await arrival.accepted
-
-    def revise(self, job: Job, spec: JobSpec) -> None:
-        """Workers that know the job are told before they are given more of it."""
-        self.machine.revise(job, spec)
-        for worker in self._briefed.pop(job.id, ()):
-            if (conversation := self._conversations.get(worker)) is not None:
-                conversation.briefed.discard(job.id)
 
     @property
     def trouble(self) -> str:
@@ -298,12 +291,20 @@ class Manager:
                 self._welcome(worker, drop, hello)
             case Drained(worker):
                 self._send(worker, Drain())
+            case Revised(job):
+                self._brief_anew(job)
 
     def _welcome(self, worker: str, drop: list[int], hello: int) -> None:
         """Only on the link whose Hello this answers: two may have waited for one commit."""
         conversation = self._conversations.get(worker)
         if conversation is not None and conversation.hello == hello:
             conversation.post(Welcome(self.machine.epoch, self.options.heartbeat_s, drop, self.clock()))
+
+    def _brief_anew(self, job: int) -> None:
+        """Workers that know the job are told before they are given more of it."""
+        for worker in self._briefed.pop(job, ()):
+            if (conversation := self._conversations.get(worker)) is not None:
+                conversation.briefed.discard(job)
 
     def _offer(self, lease: Lease) -> None:
         job = self.machine.jobs.get(lease.job)
