@@ -5,7 +5,7 @@ from typing import Protocol
 
 from tercel.core.changes import Change, Concluded, JobAdded, Loaded, SpanConcluded
 from tercel.core.intervals import Range
-from tercel.core.model import Call, End, JobRow, JobSpec, Lease, Outcome, Output, Report, Role, Token
+from tercel.core.model import Blame, Call, End, JobRow, JobSpec, Lease, Outcome, Output, Report, Role, Token
 from tercel.core.states import TERMINAL, TaskState
 from tercel.stores.contract import Store
 from tercel.stores.memory import MemoryStore
@@ -82,12 +82,14 @@ def outcome(
     out: Output | None = None,
     err: Output | None = None,
     value: Output | None = None,
+    exceeded: str = "",
+    blame: Blame | None = None,
 ) -> Outcome:
     report = Report(
         job=job,
         task=task,
         attempt=1000 * job + task if attempt is None else attempt,
-        end=End.EXITED,
+        end=End.EXCEEDED if exceeded else End.EXITED,
         code=0 if state is FINISHED else 3,
         started_at=200.125 + task,
         wall_s=0.1,
@@ -97,8 +99,9 @@ def outcome(
         out=out,
         err=err,
         value=value,
+        exceeded=exceeded,
     )
-    return Outcome(state, worker, 200.3 + task, report)
+    return Outcome(state, worker, 200.3 + task, report, blame)
 
 
 def concluded(tasks: range | list[int], *, job: int = 1, state: TaskState = FINISHED) -> list[Change]:

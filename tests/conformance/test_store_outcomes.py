@@ -4,7 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from tercel.core.changes import (
+    AttemptLost,
     AttemptSpent,
+    Blamed,
     Change,
     Concluded,
     JobEnded,
@@ -15,7 +17,7 @@ from tercel.core.changes import (
     SpanConcluded,
     TokenAdded,
 )
-from tercel.core.model import End, Outcome, Output, Report
+from tercel.core.model import Blame, End, Outcome, Output, Report
 from tercel.core.states import TaskState
 from tercel.stores.sqlite import outcomes as sqlite_outcomes
 from tests.conformance.stores import (
@@ -62,6 +64,14 @@ def test_every_way_to_end_is_kept(kept: Kept, end: End) -> None:
     told = replace(plain, report=replace(plain.report, end=end))
     hand_over(kept.store, job(1), Concluded(told))
     assert kept.store.outcomes(1, ranges=[(0, 0)], limit=1) == [told]
+
+
+def test_what_a_task_used_too_much_of_is_kept_also_in_its_history(kept: Kept) -> None:
+    first, second = outcome(0, attempt=1, exceeded="memory"), outcome(0, attempt=2, exceeded="pids")
+    hand_over(kept.store, job(1), Concluded(first))
+    hand_over(kept.store, Reopened(1, ((0, 0),)), Concluded(second))
+    assert kept.store.outcomes(1, ranges=[(0, 0)], limit=1) == [second]
+    assert kept.store.history(1, 0) == [first]
 
 
 def test_no_output_an_empty_one_and_a_short_one_are_told_apart(kept: Kept) -> None:
@@ -237,6 +247,34 @@ def test_a_reopened_task_has_all_its_retries_again(kept: Kept) -> None:
     hand_over(kept.store, AttemptSpent(outcome(1, attempt=12, state=FAILED)))
     assert kept.reopen().jobs[0].failures == {1: 1}
     assert [earlier.report.attempt for earlier in kept.store.history(1, 1)] == [10, 11, 12]
+
+
+@pytest.mark.parametrize("blame", Blame)
+def test_an_attempt_that_was_anothers_fault_counts_against_no_retries(kept: Kept, blame: Blame) -> None:
+    spent = [outcome(task, attempt=10 + task, state=FAILED) for task in (0, 0, 1, 2)]
+    spent[1] = outcome(0, attempt=20, state=FAILED, out=Output(2, 2, b"hi"))
+    hand_over(kept.store, job(1), *map(AttemptSpent, spent))
+    hand_over(kept.store, Blamed(1, ((0, 20), (1, 11), (5, 99)), blame))
+    assert kept.reopen().jobs[0].failures == {0: 1, 2: 1}
+    assert kept.store.history(1, 0) == [spent[0], replace(spent[1], blame=blame)]
+    assert kept.store.history(1, 1) == [replace(spent[2], blame=blame)]
+    assert kept.store.history(1, 5) == []
+
+
+def test_blame_is_put_on_what_is_reopened_and_lost_in_the_same_batch(kept: Kept) -> None:
+    failed, lost = outcome(0, attempt=1, state=FAILED), outcome(1, attempt=2, blame=Blame.NODE)
+    batch: list[Change] = [
+        Concluded(failed),
+        Reopened(1, ((0, 0),)),
+        Blamed(1, ((0, 1),), Blame.WORKER),
+        AttemptLost(lost),
+        Concluded(outcome(0, attempt=3)),
+    ]
+    hand_over(kept.store, job(1), *batch)
+    hand_over(kept.store, *batch)
+    assert kept.store.history(1, 0) == [replace(failed, blame=Blame.WORKER)]
+    assert kept.store.history(1, 1) == [lost]
+    assert kept.store.outcomes(1, ranges=[(0, 9)], limit=9) == [outcome(0, attempt=3)]
 
 
 def test_changes_of_a_task_are_applied_in_their_order(kept: Kept) -> None:

@@ -1,15 +1,19 @@
-"""Leases, outputs, values and tokens, in every store."""
+"""Leases, outputs, values, tokens, and what is kept of workers, in every store."""
 
 from tercel.core.changes import (
     Concluded,
     LeaseClosed,
     Leased,
     OutputKept,
+    ReservationRemoved,
+    ReservationSet,
     TokenAdded,
     TokenRevoked,
     ValueKept,
+    WorkerSet,
 )
 from tercel.core.model import Call, Output, Role
+from tercel.core.presence import Reservation, WorkerRow
 from tests.conformance.stores import (
     FAILED,
     FINISHED,
@@ -99,6 +103,30 @@ def test_a_revoked_token_is_gone(kept: Kept) -> None:
     hand_over(kept.store, *[TokenAdded(token(name, role)) for name, role in zip("bac", Role, strict=True)])
     hand_over(kept.store, TokenRevoked("a"), TokenRevoked("unknown"))
     assert kept.reopen().tokens == [token("b", Role.ADMIN), token("c", Role.WORKER)]
+
+
+def test_what_is_kept_of_a_worker_takes_the_place_of_what_was(kept: Kept) -> None:
+    bad = WorkerRow(name="w2", quarantined="by ada: its fan is loud", quarantined_at=7.5, pause_s=60.0)
+    tagged = WorkerRow(name="w1", tags=("gpu", "big"), lost_tags=("old",))
+    hand_over(kept.store, WorkerSet(WorkerRow(name="w1", quarantined="x")), WorkerSet(bad))
+    hand_over(kept.store, WorkerSet(tagged))
+    assert kept.reopen().workers == [tagged, bad]
+
+
+def test_a_worker_of_which_nothing_is_to_be_kept_is_not_kept(kept: Kept) -> None:
+    hand_over(kept.store, WorkerSet(WorkerRow(name="w1", quarantined="x")))
+    hand_over(kept.store, WorkerSet(WorkerRow(name="w1")), WorkerSet(WorkerRow(name="w2")))
+    assert kept.reopen().workers == []
+
+
+def test_reservations_are_kept_until_they_are_removed(kept: Kept) -> None:
+    first = Reservation(id=1, owner="ada", queue="vision", since=1.0, until=2.0)
+    second = Reservation(id=2, owner="ada", user="bob", where='worker.site == "a"', until=9.0, lend=True)
+    hand_over(kept.store, ReservationSet(second), ReservationSet(first), ReservationRemoved(77))
+    assert kept.reopen().reservations == [first, second]
+    longer = Reservation(id=2, owner="ada", until=99.0)
+    hand_over(kept.store, ReservationSet(longer), ReservationRemoved(1))
+    assert kept.reopen().reservations == [longer]
 
 
 def test_absurd_numbers_in_a_question_are_unknown_and_no_error(kept: Kept) -> None:

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from tercel.core.changes import (
     AttemptSpent,
+    Blamed,
     Change,
     Concluded,
     JobEnded,
@@ -24,12 +25,16 @@ from tercel.core.changes import (
     Leased,
     OutputKept,
     Reopened,
+    ReservationRemoved,
+    ReservationSet,
     TokenAdded,
     TokenRevoked,
     ValueKept,
+    WorkerSet,
 )
 from tercel.core.intervals import IntervalSet
-from tercel.core.model import Call, Output
+from tercel.core.model import Blame, Call, Output
+from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.states import TaskState
 from tests.conformance.stores import (
     CANCELLED,
@@ -63,6 +68,8 @@ class Plan:
     attempts: int = 0
     leases: list[int] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
+    spent: list[tuple[int, int, int]] = field(default_factory=list)
+    """(job, task, attempt)"""
 
     def attempt(self) -> int:
         self.attempts += 1
@@ -151,6 +158,23 @@ class StoresAgree(RuleBasedStateMachine):
             note="again",
         )
         self.batch.append(AttemptSpent(told))
+        self.plan.spent.append((planned.id, task, told.report.attempt))
+
+    @precondition(lambda self: self.plan.spent)
+    @rule(data=st.data(), blame=st.sampled_from(Blame))
+    def blame(self, data: st.DataObject, blame: Blame) -> None:
+        job, *attempt = data.draw(st.sampled_from(self.plan.spent))
+        self.batch.append(Blamed(job, ((attempt[0], attempt[1]),), blame))
+
+    @rule(name=WORKERS, quarantined=st.sampled_from(["", "why"]), tags=st.sampled_from([(), ("a", "b")]))
+    def set_worker(self, name: str, quarantined: str, tags: tuple[str, ...]) -> None:
+        self.batch.append(WorkerSet(WorkerRow(name=name, quarantined=quarantined, lost_tags=tags)))
+
+    @rule(id=st.integers(1, 3), owner=st.sampled_from(["ada", ""]))
+    def reserve(self, id: int, owner: str) -> None:
+        self.batch.append(
+            ReservationSet(Reservation(id=id, owner=owner)) if owner else ReservationRemoved(id)
+        )
 
     @precondition(lambda self: any(job.open for job in self.plan.jobs))
     @rule(data=st.data(), low=st.integers(0, 15), size=st.integers(1, 15), reason=st.sampled_from(["x", "y"]))

@@ -428,7 +428,8 @@ class Witness:
                 if (
                     worker.online
                     and not worker.draining
-                    and worker.could_run(job.needs)
+                    and worker.saving_for in (None, job)
+                    and job.kind.suits(worker.shape(machine.ready.significant))
                     and worker.id not in job.refused_by
                     and worker.room(job.needs, 0) > 0
                 ):

@@ -118,9 +118,11 @@ class SimWorker:
 
     def change_capacity(self, capacity: Needs) -> None:
         """The node's owner is back at the keyboard, or has left."""
-        self.capacity = self.agent.capacity = capacity
+        self.capacity = capacity
         if self.up:
+            returned = self.agent.set_capacity(capacity)
             self._say(self.presence())
+            self._say_returned(returned)
             self._launch()
 
     def _leave_if_settled(self) -> None:

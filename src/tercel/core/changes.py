@@ -7,7 +7,7 @@ must give the same state as once: after a failed commit the same batch is handed
 import msgspec
 
 from tercel.core.intervals import Range
-from tercel.core.model import Call, End, JobRow, JobSpec, Lease, Outcome, QueueRow, Token
+from tercel.core.model import Blame, Call, End, JobRow, JobSpec, Lease, Outcome, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.states import TaskState
 
@@ -82,6 +82,15 @@ class Reopened(msgspec.Struct, frozen=True):
 
     job: int
     ranges: tuple[Range, ...]
+
+
+class Blamed(msgspec.Struct, frozen=True):
+    """Earlier attempts in the history of a job's tasks turned out to be another's fault: they count against no retries."""
+
+    job: int
+    attempts: tuple[tuple[int, int], ...]
+    """(task, attempt)"""
+    blame: Blame
 
 
 class JobEnded(msgspec.Struct, frozen=True):
@@ -161,6 +170,7 @@ Change = (
     | AttemptLost
     | SpanConcluded
     | Reopened
+    | Blamed
     | JobEnded
     | JobResumed
     | QueueSet

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from tercel.core.graph import Need, edges_of
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job
 from tercel.core.machine import Machine
 from tercel.core.model import AfterKind, Needs
+from tercel.core.sizes import size
 from tercel.core.states import TaskState
 from tercel.core.waiting import grown_bytes
 from tercel.core.workers import Worker
@@ -32,7 +31,7 @@ def why_ready(machine: Machine, job: Job, now: float) -> str:
         if away:
             return f"no worker is connected; {_count(len(away), 'worker')} may still come back"
         return "no worker is connected: start one with `tercel worker` (or run `tercel up`)"
-    able = [w for w in online if w.could_run(job.needs)]
+    able = [w for w in online if job.kind.suits(w.shape(machine.ready.significant))]
     if not able:
         return _nobody_has(job.needs, online)
     willing = [w for w in able if w.id not in job.refused_by]
@@ -178,7 +177,7 @@ def _nobody_has(needs: Needs, online: list[Worker]) -> str:
         )
     if not parts and needs.python:
         there = ", ".join(sorted({w.python for w in online}))
-        able = any(w.could_run(msgspec.structs.replace(needs, python="")) for w in online)
+        able = any(w.slots(needs) > 0 for w in online)
         if able:
             parts.append(
                 f"Python {needs.python}, under which the function was pickled: "
@@ -202,16 +201,6 @@ def why_under_way(flight: Flight, now: float) -> str:
     if flight.running_since is not None:
         return f"runs on {where} since {now - flight.running_since:.0f} s"
     return f"is at {where}, about to start or waiting there for a slot"
-
-
-def size(number: int) -> str:
-    """1536 MB as people read it: 1.5 GB (binary units)."""
-    value = float(number)
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if value < 1024 or unit == "TB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if value >= 10 or value == int(value) else f"{value:.1f} {unit}"
 
 
 def _count(number: int, noun: str, plural: str = "") -> str:

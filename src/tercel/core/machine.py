@@ -28,6 +28,7 @@ from tercel.core.changes import (
     SpanConcluded,
 )
 from tercel.core.effects import Acknowledged, Ended, Progressed
+from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet
 from tercel.core.joining import Joining
 from tercel.core.ledger import Flight, Job
@@ -63,10 +64,20 @@ class Machine(Joining):
 
     # -- from clients -------------------------------------------------------------------------------------
 
-    def on_accepted(self, row: JobRow, edges: Sequence[Edge] = (), now: float = 0.0) -> Job:
-        """A submission whose commit is done. The jobs that it needs are known here, or pinned."""
+    def on_accepted(
+        self,
+        row: JobRow,
+        edges: Sequence[Edge] = (),
+        now: float = 0.0,
+        inputs: Sequence[Sequence[str]] | None = None,
+    ) -> Job:
+        """A submission whose commit is done. The jobs that it needs are known here, or pinned.
+
+        `inputs`: the keys of the data that each task takes, if its rank asks about that.
+        """
         job = Job(row, self.queue_of(row))
         job.edges = edges
+        job.inputs = Inputs(inputs) if inputs is not None else None
         self._enter(job)
         if edges or row.spec.after or row.held:
             self._attach(job, now)
@@ -271,9 +282,8 @@ class Machine(Joining):
         after = next_state(before, event) if before is not None else None
         if after is None:
             return False
-        if report.end is End.EXITED:
-            mean = report.wall_s if job.mean_wall_s is None else job.mean_wall_s
-            job.mean_wall_s = mean + 0.1 * (report.wall_s - mean)
+        if report.end is End.EXITED and job.took(report.wall_s) and self._timed:
+            job.find_kind()
         job.due += self.worth_of(flight, report.wall_s)
         self._supersede(flight, again=after is not TaskState.FINISHED)
         if event is TaskEvent.TRY_AGAIN:

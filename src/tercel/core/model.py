@@ -360,6 +360,19 @@ class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`memory`, `pids` or `disk`."""
 
 
+class Blame(StrEnum):
+    """Whose fault it was that an attempt did not end as it should."""
+
+    TASK = "task"
+    """Its command failed, or used more time or memory than it may."""
+    WORKER = "worker"
+    """It was lost, or lost the attempt; or it fails what others run."""
+    NODE = "node"
+    """Something is missing there: a directory, a program, room on the disk."""
+    OUTSIDE = "outside"
+    """The manager or the network: nothing was wrong with either of the others."""
+
+
 class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The one terminal record of a task (or, in its history, of an earlier attempt)."""
 
@@ -367,6 +380,8 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     worker: str
     ended_at: float
     report: Report
+    blame: Blame | None = None
+    """Whose fault it was, where that is not what the report alone would say: see `blame.blame_of`."""
 
 
 class Lease(msgspec.Struct, frozen=True, array_like=True):

@@ -65,6 +65,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     load: float = 0.0
     unhealthy: str = ""
     """Why it takes no tasks for now, if so."""
+    note: str = ""
+    """What people should know of it though it works: that its clock is off, say."""
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
@@ -85,6 +87,8 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     quarantined: str = ""
     """By whom or what, and why, if it is: then it takes no tasks but probes."""
     quarantined_at: float = 0.0
+    pause_s: float = 0.0
+    """So long after that it is given one task, to see; 0: never, for somebody quarantined it by hand."""
     tags: tuple[str, ...] = ()
     """Added to what it says itself ..."""
     lost_tags: tuple[str, ...] = ()
@@ -103,4 +107,4 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     since: float = 0.0
     until: float = 0.0
     lend: bool = False
-    """Others may use them while they would be idle: their tasks are ended, and run again, when they are wanted."""
+    """Others may use them while they would be idle. Nothing of theirs is ended for it: what runs there runs to its end."""

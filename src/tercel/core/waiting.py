@@ -257,7 +257,7 @@ class Waiting(Books):
         if spec is not job.row.spec:
             self.effects.append(Revised(job.id))
         job.row = msgspec.structs.replace(job.row, spec=spec, held=held)
-        job.needs = spec.needs
+        job.find_kind()
         job.most_fails = spec.most_fails(job.task_count)
         if job.outgrown:
             self._refit(job)

@@ -15,6 +15,7 @@ from tercel.core.model import JobRow, JobSpec
 from tercel.core.selectors import Selector, parse_selector
 from tercel.manager.access import Identity
 from tercel.manager.finding import ended, find_job, pinned, standing
+from tercel.manager.inputs import restored
 from tercel.manager.service import Manager
 from tercel.stores.contract import needed_by
 from tercel.wire.api import Retry, Revision, Selection
@@ -170,7 +171,10 @@ async def _reopened(manager: Manager, id: int) -> AsyncIterator[Job]:
     if (job := manager.machine.jobs.get(id)) is None:
         live = await ended(manager, id)
         async with pinned(manager, needed_by(live)):
-            yield manager.machine.jobs.get(id) or manager.machine.restore(live)
+            if (job := manager.machine.jobs.get(id)) is None:
+                job = manager.machine.restore(live)
+                manager.machine.set_inputs(job, restored(job, manager.store))
+            yield job
     else:
         yield job
 

@@ -19,6 +19,7 @@ import msgspec
 from tercel.core.changes import (
     AttemptLost,
     AttemptSpent,
+    Blamed,
     Change,
     Concluded,
     Edge,
@@ -34,13 +35,17 @@ from tercel.core.changes import (
     QueueRemoved,
     QueueSet,
     Reopened,
+    ReservationRemoved,
+    ReservationSet,
     SpanConcluded,
     TokenAdded,
     TokenRevoked,
     ValueKept,
+    WorkerSet,
 )
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import Call, End, JobRow, Lease, Outcome, QueueRow, Token
+from tercel.core.model import Blame, Call, End, JobRow, Lease, Outcome, QueueRow, Token
+from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.states import TaskState
 from tercel.stores.contract import Store, needed_by, unattempted
 from tercel.wire.api import ValueRow
@@ -74,6 +79,14 @@ class _Tasks:
         for task in _members(self.spent, first, last):
             del self.spent[task]
         self._cut_spans(first, last)
+
+    def put_blame(self, task: int, attempt: int, blame: Blame) -> None:
+        earlier = self.history.get(task, {})
+        if attempt in earlier:
+            earlier[attempt] = msgspec.structs.replace(earlier[attempt], blame=blame)
+            self.spent[task].discard(attempt)
+            if not self.spent[task]:
+                del self.spent[task]
 
     def _cut_spans(self, first: int, last: int) -> None:
         kept: list[SpanConcluded] = []
@@ -123,6 +136,8 @@ class MemoryStore(Store):
         self._lines: dict[int, tuple[str, ...]] = {}
         self._edges: dict[int, tuple[Edge, ...]] = {}
         self._queues: dict[str, QueueRow] = {}
+        self._workers: dict[str, WorkerRow] = {}
+        self._reservations: dict[int, Reservation] = {}
         self._calls: dict[int, tuple[Call, ...]] = {}
         self._values: defaultdict[str, dict[int, tuple[bytes, bool]]] = defaultdict(dict)
         """By key and number: a piece, and whether it is the last."""
@@ -143,6 +158,8 @@ class MemoryStore(Store):
                 jobs=jobs,
                 past=[self._live(self._jobs[job]) for job in sorted(past) if job in self._jobs],
                 queues=[queue for _, queue in sorted(self._queues.items())],
+                workers=[worker for _, worker in sorted(self._workers.items())],
+                reservations=[reservation for _, reservation in sorted(self._reservations.items())],
                 leases=[lease for _, lease in sorted(self._leases.items())],
                 tokens=[token for _, token in sorted(self._tokens.items())],
             )
@@ -194,6 +211,17 @@ class MemoryStore(Store):
             case Reopened(job, ranges):
                 for first, last in ranges:
                     self._tasks[job].reopen(first, last)
+            case Blamed(job, attempts, blame):
+                for task, attempt in attempts:
+                    self._tasks[job].put_blame(task, attempt, blame)
+            case WorkerSet(worker):
+                self._workers[worker.name] = worker
+                if worker == WorkerRow(name=worker.name):
+                    del self._workers[worker.name]
+            case ReservationSet(reservation):
+                self._reservations[reservation.id] = reservation
+            case ReservationRemoved(id):
+                self._reservations.pop(id, None)
             case JobAdded(row, lines, calls, edges):
                 if row.id not in self._jobs:
                     self._keep(row)

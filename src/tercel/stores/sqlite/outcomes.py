@@ -1,6 +1,7 @@
 """How tasks ended: one record each, spans for those cancelled without an attempt, and the history behind them.
 
     Concluded --> outcome --Reopened--> history <-- AttemptSpent
+                                           ^--- Blamed: not the task's fault after all
     SpanConcluded --> span --Reopened--> (cut out; nothing ran, so nothing is told)
 
 Each row's output stands in a table of its own, by attempt, and stays there when the row moves.
@@ -13,9 +14,9 @@ from itertools import chain, islice
 
 import msgspec
 
-from tercel.core.changes import AttemptLost, AttemptSpent, Reopened, SpanConcluded
+from tercel.core.changes import AttemptLost, AttemptSpent, Blamed, Reopened, SpanConcluded
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import End, Outcome, Output, Report
+from tercel.core.model import Blame, End, Outcome, Output, Report
 from tercel.core.states import TaskState
 from tercel.stores.contract import unattempted
 from tercel.stores.sqlite import queries
@@ -33,8 +34,10 @@ END_CODES = {
     End.SKIPPED: 7,
     End.EXCEEDED: 8,
 }
+BLAME_CODES = {Blame.TASK: 1, Blame.WORKER: 2, Blame.NODE: 3, Blame.OUTSIDE: 4}
 STATES = {code: state for state, code in STATE_CODES.items()}
 ENDS = {code: end for end, code in END_CODES.items()}
+BLAMES = {code: blame for blame, code in BLAME_CODES.items()}
 
 ALL_STATES = sum(1 << code for code in STATES)
 _FINISHED = 1 << STATE_CODES[TaskState.FINISHED]
@@ -59,6 +62,8 @@ OutcomeColumns = tuple[
     float,
     int,
     str | None,
+    str | None,
+    int | None,
     bytes | None,
     bytes | None,
     bytes | None,
@@ -108,7 +113,8 @@ def spend(
     """In order: an attempt that was thought lost may be reported as failed after all."""
     outcomes = [change.outcome for change in spent]
     counts = [isinstance(change, AttemptSpent) for change in spent]
-    rows = [(*row, counted) for row, counted in zip(_rows(outcomes, workers), counts, strict=True)]
+    blames = [None if outcome.blame is None else BLAME_CODES[outcome.blame] for outcome in outcomes]
+    rows = [(*row, *more) for row, *more in zip(_rows(outcomes, workers), blames, counts, strict=True)]
     connection.executemany(queries.HISTORY_ADD, rows)
     _keep_outputs(connection, outcomes)
 
@@ -143,6 +149,17 @@ def reopen(connection: sqlite3.Connection, reopened: list[Reopened]) -> None:
     _cut_spans(connection, where)
 
 
+def blame(connection: sqlite3.Connection, blamed: list[Blamed]) -> None:
+    connection.executemany(
+        queries.BLAME,
+        [
+            (BLAME_CODES[change.blame], change.job, *attempt)
+            for change in blamed
+            for attempt in change.attempts
+        ],
+    )
+
+
 def _cut_spans(connection: sqlite3.Connection, where: list[dict[str, int]]) -> None:
     # Most jobs have no spans at all, and a job of scattered tasks is cancelled in very many at once.
     cut = {job for job in {place["job"] for place in where} if _has_spans(connection, job)}
@@ -172,6 +189,7 @@ def _rows(outcomes: list[Outcome], workers: WorkerIds) -> list[tuple[object, ...
             report.cpu_s,
             report.max_rss_bytes,
             report.note or None,
+            report.exceeded or None,
         )
         for outcome in outcomes
         for report in (outcome.report,)
@@ -261,7 +279,7 @@ def _outcome(columns: OutcomeColumns) -> Outcome:
     job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, rss, note = columns[
         :13
     ]
-    out, err, value = columns[13:]
+    exceeded, blamed, out, err, value = columns[13:]
     report = Report(
         job,
         task,
@@ -276,5 +294,6 @@ def _outcome(columns: OutcomeColumns) -> Outcome:
         None if out is None else _decode_output(out),
         None if err is None else _decode_output(err),
         None if value is None else _decode_output(value),
+        exceeded or "",
     )
-    return Outcome(STATES[state], worker, ended_at, report)
+    return Outcome(STATES[state], worker, ended_at, report, None if blamed is None else BLAMES[blamed])

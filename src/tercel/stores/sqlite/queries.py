@@ -105,6 +105,14 @@ QUEUES = "SELECT row FROM queue ORDER BY name"
 
 # --- workers and leases
 
+WORKER_SET = "INSERT OR REPLACE INTO worker_row (name, row) VALUES (?, ?)"
+WORKER_REMOVE = "DELETE FROM worker_row WHERE name = ?"
+WORKERS = "SELECT row FROM worker_row ORDER BY name"
+
+RESERVATION_SET = "INSERT OR REPLACE INTO reservation (id, row) VALUES (?, ?)"
+RESERVATION_REMOVE = "DELETE FROM reservation WHERE id = ?"
+RESERVATIONS = "SELECT row FROM reservation ORDER BY id"
+
 WORKER_ADD = "INSERT OR IGNORE INTO worker (name) VALUES (?)"
 WORKER_ID = "SELECT id FROM worker WHERE name = ?"
 
@@ -121,16 +129,18 @@ ROWS_AT_ONCE = 16
 
 OUTCOME_ADD = """
     INSERT OR REPLACE INTO outcome
-        (job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, max_rss_bytes, note)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        (job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, max_rss_bytes, note,
+        exceeded)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-OUTCOME_ADD_MANY = OUTCOME_ADD + ", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)" * (ROWS_AT_ONCE - 1)
+OUTCOME_ADD_MANY = OUTCOME_ADD + ", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)" * (ROWS_AT_ONCE - 1)
 """ROWS_AT_ONCE of them: half as much again in speed, and a sixteenth of the hand-overs of the interpreter's lock."""
 
 HISTORY_ADD = """
     INSERT OR REPLACE INTO history
-        (job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, max_rss_bytes, note, spent)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        (job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, max_rss_bytes, note,
+        exceeded, blame, spent)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 OUTPUT_ADD = "INSERT OR REPLACE INTO output (attempt, out, err, value) VALUES (?, ?, ?, ?)"
 
@@ -138,13 +148,17 @@ REOPEN: tuple[str, ...] = (
     "UPDATE history SET spent = 0 WHERE job = :job AND task BETWEEN :first AND :last AND spent = 1",
     """
     INSERT OR REPLACE INTO history
-        (job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, max_rss_bytes, note, spent)
-    SELECT job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, max_rss_bytes, note, 0
+        (job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, max_rss_bytes, note,
+        exceeded, spent)
+    SELECT job, task, attempt, state, worker, end, code, started_at, ended_at, wall_s, cpu_s, max_rss_bytes, note,
+        exceeded, 0
     FROM outcome WHERE job = :job AND task BETWEEN :first AND :last
     """,
     "DELETE FROM outcome WHERE job = :job AND task BETWEEN :first AND :last",
 )
 """Records of tasks first..last move into history, and their retries are whole again."""
+
+BLAME = "UPDATE history SET blame = ?, spent = 0 WHERE job = ? AND task = ? AND attempt = ?"
 
 SPAN_CUT: tuple[str, ...] = (
     # What sticks out behind becomes a span of its own ...
@@ -171,7 +185,7 @@ SPAN_ADD = (
 
 OUTCOMES = """
     SELECT o.job, o.task, o.attempt, o.state, worker.name, o.end, o.code, o.started_at, o.ended_at, o.wall_s, o.cpu_s,
-        o.max_rss_bytes, o.note, output.out, output.err, output.value
+        o.max_rss_bytes, o.note, o.exceeded, NULL, output.out, output.err, output.value
     FROM outcome AS o
         CROSS JOIN worker ON worker.id = o.worker
         LEFT JOIN output ON output.attempt = o.attempt
@@ -181,7 +195,7 @@ OUTCOMES = """
 """`:states` has bit n set where state code n is wanted. CROSS JOIN fixes the order of the loops."""
 OUTCOMES_UNSUCCESSFUL = """
     SELECT o.job, o.task, o.attempt, o.state, worker.name, o.end, o.code, o.started_at, o.ended_at, o.wall_s, o.cpu_s,
-        o.max_rss_bytes, o.note, output.out, output.err, output.value
+        o.max_rss_bytes, o.note, o.exceeded, NULL, output.out, output.err, output.value
     FROM outcome AS o INDEXED BY outcome_unsuccessful
         CROSS JOIN worker ON worker.id = o.worker
         LEFT JOIN output ON output.attempt = o.attempt
@@ -196,7 +210,7 @@ SPANS = """
 """
 HISTORY = """
     SELECT h.job, h.task, h.attempt, h.state, worker.name, h.end, h.code, h.started_at, h.ended_at, h.wall_s, h.cpu_s,
-        h.max_rss_bytes, h.note, output.out, output.err, output.value
+        h.max_rss_bytes, h.note, h.exceeded, h.blame, output.out, output.err, output.value
     FROM history AS h
         CROSS JOIN worker ON worker.id = h.worker
         LEFT JOIN output ON output.attempt = h.attempt

@@ -9,7 +9,7 @@ alike: tests/conformance/test_stores.py compares them, starting from each versio
      |----< span
      |----< lease >------ worker ---- also named by outcome and history
      |----< job_edge, job_need
-    epoch, token, queue, value_piece   stand alone
+    epoch, token, queue, worker_row, reservation, value_piece   stand alone
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ from tercel.stores.sqlite import queries
 APPLICATION_ID = 0x54455243
 """`TERC`, in the file's header: tells our files from other programs'."""
 
-VERSION = 2
+VERSION = 3
 
 SCHEMA: tuple[str, ...] = (
     """
@@ -90,6 +90,9 @@ SCHEMA: tuple[str, ...] = (
         row BLOB NOT NULL  -- msgpack of QueueRow
     )
     """,
+    # What people and faults have made of workers: of most nothing.
+    "CREATE TABLE worker_row (name TEXT PRIMARY KEY, row BLOB NOT NULL)",
+    "CREATE TABLE reservation (id INTEGER PRIMARY KEY, row BLOB NOT NULL)",
     "CREATE TABLE worker (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
     """
     CREATE TABLE lease (
@@ -116,6 +119,7 @@ SCHEMA: tuple[str, ...] = (
         cpu_s REAL NOT NULL,
         max_rss_bytes INTEGER NOT NULL,
         note TEXT,
+        exceeded TEXT,
         PRIMARY KEY (job, task)
     ) WITHOUT ROWID
     """,
@@ -137,6 +141,8 @@ SCHEMA: tuple[str, ...] = (
         max_rss_bytes INTEGER NOT NULL,
         note TEXT,
         spent INTEGER NOT NULL,  -- whether it counts against the retries since the task was last reopened
+        exceeded TEXT,
+        blame INTEGER,           -- outcomes.BLAME_CODES; none: as its end says
         PRIMARY KEY (job, task, attempt)
     ) WITHOUT ROWID
     """,
@@ -219,6 +225,13 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
             PRIMARY KEY (key, number)
         )
         """,
+    ),
+    2: (
+        "ALTER TABLE outcome ADD COLUMN exceeded TEXT",
+        "ALTER TABLE history ADD COLUMN exceeded TEXT",
+        "ALTER TABLE history ADD COLUMN blame INTEGER",
+        "CREATE TABLE worker_row (name TEXT PRIMARY KEY, row BLOB NOT NULL)",
+        "CREATE TABLE reservation (id INTEGER PRIMARY KEY, row BLOB NOT NULL)",
     ),
 }
 """The statements that make a file of this version one of the next."""

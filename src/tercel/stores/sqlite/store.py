@@ -15,7 +15,7 @@ from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, Lease, Outcome, Role, Token
 from tercel.core.states import TaskState
 from tercel.stores.contract import Store, needed_by
-from tercel.stores.sqlite import faults, jobs, outcomes, queries, values, writing
+from tercel.stores.sqlite import faults, jobs, outcomes, pool, queries, values, writing
 from tercel.stores.sqlite.chunks import CALLS, LINES, Chunks
 from tercel.stores.sqlite.connections import Ownership, Readers, open_writer
 from tercel.stores.sqlite.outcomes import WorkerIds
@@ -76,6 +76,8 @@ class SqliteStore(Store):
                 if (row := jobs.job(self._writer, needed)) is not None
             ],
             queues=jobs.queues(self._writer),
+            workers=pool.workers(self._writer),
+            reservations=pool.reservations(self._writer),
             leases=[Lease(*columns) for columns in self._writer.execute(queries.LEASES)],
             tokens=[
                 Token(id=id, role=Role(role), user=user, digest=digest, created_at=created_at, note=note)

@@ -15,6 +15,7 @@ from typing import Any
 from tercel.core.changes import (
     AttemptLost,
     AttemptSpent,
+    Blamed,
     Change,
     Concluded,
     JobAdded,
@@ -27,12 +28,15 @@ from tercel.core.changes import (
     QueueRemoved,
     QueueSet,
     Reopened,
+    ReservationRemoved,
+    ReservationSet,
     SpanConcluded,
     TokenAdded,
     TokenRevoked,
     ValueKept,
+    WorkerSet,
 )
-from tercel.stores.sqlite import chunks, jobs, outcomes, queries, values
+from tercel.stores.sqlite import chunks, jobs, outcomes, pool, queries, values
 from tercel.stores.sqlite.outcomes import WorkerIds
 
 
@@ -48,10 +52,12 @@ class _Stretch:
         self.closed: list[LeaseClosed] = []
         self.spent: list[AttemptSpent | AttemptLost] = []
         self.concluded: list[Concluded] = []
+        self.blamed: list[Blamed] = []
         self.spans: list[SpanConcluded] = []
         self.ends: list[JobEnded | JobResumed] = []
         self.revised: list[JobRevised] = []
         self.queues: list[QueueSet | QueueRemoved] = []
+        self.pool: list[WorkerSet | ReservationSet | ReservationRemoved] = []
         self.tokens: list[TokenAdded | TokenRevoked] = []
         self.takes: dict[type[Change], Callable[[Any], None]] = {
             Reopened: self.reopened.append,
@@ -63,12 +69,16 @@ class _Stretch:
             AttemptSpent: self.spent.append,
             AttemptLost: self.spent.append,
             Concluded: self.concluded.append,
+            Blamed: self.blamed.append,
             SpanConcluded: self.spans.append,
             JobEnded: self.ends.append,
             JobResumed: self.ends.append,
             JobRevised: self.revised.append,
             QueueSet: self.queues.append,
             QueueRemoved: self.queues.append,
+            WorkerSet: self.pool.append,
+            ReservationSet: self.pool.append,
+            ReservationRemoved: self.pool.append,
             TokenAdded: self.tokens.append,
             TokenRevoked: self.tokens.append,
         }
@@ -119,6 +129,8 @@ def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch
         outcomes.spend(connection, stretch.spent, workers)
     if stretch.concluded:
         outcomes.conclude(connection, [change.outcome for change in stretch.concluded], workers)
+    if stretch.blamed:  # of what was reopened or spent before, in this stretch or an earlier one
+        outcomes.blame(connection, stretch.blamed)
     if stretch.spans:
         outcomes.conclude_spans(connection, stretch.spans)
     if stretch.ends:
@@ -127,6 +139,8 @@ def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch
         jobs.revise(connection, stretch.revised)
     for queue in stretch.queues:
         jobs.set_queue(connection, queue)
+    for kept in stretch.pool:
+        pool.keep(connection, kept)
     for change in stretch.tokens:
         _write_token(connection, change)
 
