@@ -20,6 +20,7 @@ from tercel.core.shares import UNLIMITED, Account, Queue
 from tercel.core.states import TaskState
 
 if TYPE_CHECKING:
+    from tercel.core.blame import Record
     from tercel.core.graph import Need
     from tercel.core.workers import Worker
 
@@ -116,6 +117,7 @@ class Job:
         "failures",
         "finished",
         "flights",
+        "forgiven",
         "held",
         "interruptions",
         "mean_wall_s",
@@ -125,6 +127,7 @@ class Job:
         "queue",
         "queued",
         "ready",
+        "record",
         "refused_by",
         "row",
         "running",
@@ -166,6 +169,10 @@ class Job:
         """How often attempts of an unfinished task were ended by their worker, and why the last was."""
         self.refused_by: dict[str, str] = {}
         """Workers that cannot run this job, and why."""
+        self.record: Record | None = None
+        """How its tasks fared on which workers: see blame."""
+        self.forgiven: dict[int, int] = {}
+        """How often a task was given another try because its worker was at fault."""
         self.mean_wall_s: float | None = None
         """How long its tasks take, recent ones counting most."""
         # What it has to do with the accounts: see Books._account.

@@ -1,5 +1,6 @@
 """Workers as the machine knows them: what they give, what they hold, and how much room that leaves."""
 
+from tercel.core.blame import Conduct
 from tercel.core.ledger import Flight
 from tercel.core.model import Needs
 from tercel.core.presence import Facts, Reservation, WorkerInfo, WorkerRow, WorkerState
@@ -12,6 +13,7 @@ class Worker:
         "cached",
         "capacity",
         "completed",
+        "conduct",
         "draining",
         "ends_at",
         "facts",
@@ -59,6 +61,7 @@ class Worker:
         """Sizes in bytes of the data that it has kept, by key."""
         self.since = now
         self.completed = 0
+        self.conduct = Conduct()
         self.note = ""
 
     @property
@@ -74,7 +77,9 @@ class Worker:
     @property
     def takes_more(self) -> bool:
         """Whether it may be offered anything at all."""
-        return self.online and not self.draining and not self.row.quarantined and not self.facts.unhealthy
+        if not self.online or self.draining or self.facts.unhealthy:
+            return False
+        return not self.row.quarantined or (self.conduct.probing and not self.flights)
 
     def board(self, flight: Flight) -> None:
         self.flights[flight.attempt] = flight
@@ -103,7 +108,7 @@ class Worker:
     @property
     def has_room(self) -> bool:
         """Whether it could run anything more beside what it holds, however small."""
-        return self.used_millicpus < self.capacity.millicpus
+        return self.used_millicpus < self.capacity.millicpus and not (self.row.quarantined and self.flights)
 
     def slots(self, needs: Needs) -> int:
         """How many tasks of this need it runs side by side."""
@@ -112,10 +117,12 @@ class Worker:
 
     def room(self, needs: Needs, ahead: int) -> int:
         """How many more tasks it may be given if `ahead` of them may wait there for a slot."""
+        if self.row.quarantined:
+            ahead = 0
         room = (self.capacity.millicpus - self.used_millicpus) // needs.millicpus + ahead
         if needs.mem_bytes:
             room = min(room, (self.capacity.mem_bytes - self.used_mem_bytes) // needs.mem_bytes + ahead)
-        return room
+        return min(room, 1 - len(self.flights)) if self.row.quarantined else room  # a probe is one task
 
     @property
     def overbooked(self) -> bool:
