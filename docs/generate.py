@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from tercel.cli.app import tercel
+from tercel.core.attributes import ATTRIBUTES, Of
 from tercel.core.states import TRANSITIONS, TaskEvent, TaskState, drawing
 from tercel.manager.routes import OPERATIONS
 from tercel.sdk.files.flow import FLOW
@@ -130,6 +131,40 @@ def job_files() -> str:
     return "\n".join(parts)
 
 
+def attributes() -> str:
+    """What expressions may ask about."""
+    parts = [
+        "# Attributes",
+        "",
+        "Generated from `tercel.core.attributes` by `python docs/generate.py`: do not edit.",
+        "",
+        "What `--where` and `--rank` may ask about, in [CEL](../explanation/expressions.md):",
+        "",
+        "```",
+        "--where 'worker.mem_free >= 8*GB && worker.os == \"linux\" && worker.gpu.mem >= 40*GB'",
+        "--rank  'worker.cached_bytes + 10*worker.speed'",
+        "```",
+        "",
+    ]
+    for of, heading in _OF.items():
+        parts += [f"## {heading}", "", "| attribute | value | meaning |", "|---|---|---|"]
+        for name, attribute in ATTRIBUTES.items():
+            if attribute.of == of:
+                unit = f", {attribute.unit}" if attribute.unit else ""
+                parts.append(f"| `{name}` | {attribute.type}{unit} | {_cell(attribute.doc)} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+_OF = {
+    Of.FIXED: "Of a worker, fixed for its life",
+    Of.LIVE: "Of a worker, changing while it runs",
+    Of.JOB: "Of a job, the same for all its tasks",
+    Of.TASK: "Of a single task (only in `--rank`: `--where` is asked once per job)",
+    Of.PAIR: "Of a task and a worker together (only in `--rank`)",
+}
+
+
 def _kind(kind: Kind) -> str:
     enum = kind.schema().get("enum")
     return " or ".join(f"`{word}`" for word in enum) if isinstance(enum, list) else kind.wanted
@@ -144,7 +179,13 @@ def schema(name: str) -> str:
     return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
-PAGES = {"cli.md": cli, "http.md": http, "job-files.md": job_files, "states.md": states}
+PAGES = {
+    "attributes.md": attributes,
+    "cli.md": cli,
+    "http.md": http,
+    "job-files.md": job_files,
+    "states.md": states,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -16,7 +16,7 @@ def generator() -> object:
     return module
 
 
-@pytest.mark.parametrize("name", ["cli.md", "http.md", "job-files.md", "states.md"])
+@pytest.mark.parametrize("name", ["attributes.md", "cli.md", "http.md", "job-files.md", "states.md"])
 def test_the_reference_is_as_the_code_would_write_it(name: str) -> None:
     pages = generator().PAGES  # type: ignore[attr-defined]
     assert (ROOT / "docs" / "reference" / name).read_text() == pages[name](), "run `python docs/generate.py`"

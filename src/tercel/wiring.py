@@ -26,7 +26,7 @@ from tercel.core.changes import Loaded, TokenAdded, TokenRevoked
 from tercel.core.errors import UsageError
 from tercel.core.model import Role, Token
 from tercel.links.access import FILE_NAME, Access, is_loopback_host, remove_access, write_access, write_secret
-from tercel.links.contract import ManagerEnd
+from tercel.links.contract import Dialer, ManagerEnd
 from tercel.links.local import LocalDialer
 from tercel.links.places import private_dir
 from tercel.links.websocket import WebSocketDialer
@@ -39,9 +39,12 @@ from tercel.manager.service import Manager
 from tercel.runners.pool import SpawnerPool
 from tercel.stores.sqlite import SqliteStore
 from tercel.wire.api import IssuedToken, TokenView
-from tercel.worker.node import node_name
+from tercel.worker.meter import Meter
+from tercel.worker.node import describe, usable_cores, usable_mem_bytes
 from tercel.worker.options import WorkerOptions
+from tercel.worker.pressure import pressure_for
 from tercel.worker.service import Worker
+from tercel.worker.watching import NodeSenses
 
 try:
     import uvloop
@@ -286,7 +289,7 @@ async def _worker_here(
         conversations.add(task)
         task.add_done_callback(conversations.discard)
 
-    worker = Worker(options, LocalDialer(accept), _runner(options), rng=random.Random())  # noqa: S311
+    worker = await _worker(options, LocalDialer(accept))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(worker.run())
         try:
@@ -300,13 +303,25 @@ async def work(
 ) -> None:
     """Until drained, stopped or refused."""
     private_dir(options.dir)
-    worker = Worker(options, WebSocketDialer(url, token), _runner(options), rng=random.Random())  # noqa: S311
+    worker = await _worker(options, WebSocketDialer(url, token))
     on_worker(worker)
     await worker.run()
 
 
-def _runner(options: WorkerOptions) -> SpawnerPool:
-    return SpawnerPool(options.dir, node_name())
+async def _worker(options: WorkerOptions, dialer: Dialer) -> Worker:
+    """Raises UsageError if this node cannot give what the options say."""
+    info = await asyncio.to_thread(describe, options)
+    if info.gpus:
+        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # tasks count GPUs as the worker does
+    return Worker(
+        options,
+        info,
+        dialer,
+        SpawnerPool(options.dir, info.node),
+        rng=random.Random(),  # noqa: S311
+        senses=NodeSenses(options.dir, Meter(options.dir).read, options.health_check),
+        pressure=pressure_for(options, info.capacity, usable_cores(), usable_mem_bytes()),
+    )
 
 
 # -- tokens of a manager that is not running --------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tercel.core.dispatch import HELD_MOST
+from tercel.core.filling import HELD_MOST
 from tercel.core.model import Needs
 from tercel.core.presence import WorkerState
 from tercel.manager import conversation

@@ -13,6 +13,7 @@ from tercel.core.presence import Held
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
 from tercel.worker import agent as module
+from tercel.worker import lanes
 from tercel.worker.agent import Agent
 
 TWO_CPUS = Needs(2000, 1000)
@@ -131,7 +132,7 @@ def test_a_lane_takes_nothing_of_another_job() -> None:
 
 
 def test_there_are_never_more_lanes_than_processes_are_good_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LANES_MOST", 7)
+    monkeypatch.setattr(lanes, "LANES_MOST", 7)
     agent = _agent(Needs(1000, 0), job1=Needs(1, 0))
     agent.on_offer(Offer(1, 0, 99, 0))
     assert len(agent.launches()) == 7
@@ -347,7 +348,8 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.agent = Agent(Needs(3000, 3000))
+        self.agent = Agent(Needs(3000, 3000, "", (("gpus", 2000),)), {"gpus": ("0", "1")})
+        self.given = Needs(3000, 3000)
         self.next = 0
         self.offered: set[int] = set()
         self.returned: set[int] = set()
@@ -355,14 +357,20 @@ class Histories(RuleBasedStateMachine):
         self.dropped: set[int] = set()
         self.reported: set[int] = set()
         self.acked: set[int] = set()
-        self.needs = {1: Needs(1000, 0), 2: Needs(500, 1000), 3: Needs(3000, 0)}
+        self.needs = {
+            1: Needs(1000, 0),
+            2: Needs(500, 1000),
+            3: Needs(3000, 0),
+            4: Needs(100, 0, "", (("gpus", 1000),)),
+            5: Needs(100, 0, "", (("gpus", 400),)),
+        }
 
     @initialize()
     def brief(self) -> None:
         for job, needs in self.needs.items():
             self.agent.on_brief(Brief(job, Program(argv=("true",)), needs))
 
-    @rule(job=st.integers(1, 3), count=st.integers(1, 12))
+    @rule(job=st.integers(1, 5), count=st.integers(1, 12))
     def offer(self, job: int, count: int) -> None:
         self.agent.on_brief(Brief(job, Program(argv=("true",)), self.needs[job]))
         attempts = set(range(self.next, self.next + count))
@@ -373,10 +381,17 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def launch(self) -> None:
+        before = self._in_lanes().keys()
         for launch in self.agent.launches():
+            assert not self.agent.paused
             assert launch.attempt not in self.running
             assert launch.attempt not in self.returned | self.reported | self.dropped
             self.running[launch.attempt] = launch
+        after = self._in_lanes()
+        if after.keys() - before and len(after) > 1:
+            needs = [self.needs[launches[0].job] for launches in after.values()]
+            assert sum(need.millicpus for need in needs) <= self.given.millicpus
+            assert sum(need.mem_bytes for need in needs) <= self.given.mem_bytes
 
     def _some(self, data: st.DataObject, members: set[int]) -> list[int]:
         return data.draw(st.lists(st.sampled_from(sorted(members)), unique=True)) if members else []
@@ -438,9 +453,27 @@ class Histories(RuleBasedStateMachine):
         self.agent.on_ack(acked)
         self.acked |= set(acked)
 
-    @rule(job=st.integers(1, 3))
+    @rule(job=st.integers(1, 5))
     def forget(self, job: int) -> None:
         self.agent.on_forget(job)
+
+    @rule(millicpus=st.sampled_from([0, 500, 1000, 2000, 3000, 3000]), mem=st.sampled_from([0, 2000, 3000]))
+    def give(self, millicpus: int, mem: int) -> None:
+        self.given = Needs(millicpus, mem, "", (("gpus", 2000),))
+        self._give_back(self.agent.set_capacity(self.given))
+
+    @rule(data=st.data())
+    def pause(self, data: st.DataObject) -> None:
+        self._give_back(self.agent.pause())
+        heads = {launches[0].attempt for launches in self._in_lanes().values()}
+        unbegun = [attempt for attempt in self.agent.unbegun() if attempt not in heads]
+        self._ended(
+            [_report(a, job=self.running[a].job, end=End.INTERRUPTED, started_at=0.0) for a in unbegun], set()
+        )
+
+    @rule()
+    def resume(self) -> None:
+        self.agent.resume()
 
     @precondition(lambda self: self.next > 100)
     @rule()
@@ -469,6 +502,18 @@ class Histories(RuleBasedStateMachine):
             assert sum(self.needs[job].millicpus for job in jobs) <= 3000
             assert sum(self.needs[job].mem_bytes for job in jobs) <= 3000
         assert self.agent.running_count == len(lanes)
+
+    @invariant()
+    def no_piece_is_shared_by_those_that_want_it_whole(self) -> None:
+        shares: dict[str, int] = {}
+        for launches in self._in_lanes().values():
+            pieces = launches[0].env["CUDA_VISIBLE_DEVICES"]
+            assert all(launch.env == launches[0].env for launch in launches)
+            for name, amount in self.needs[launches[0].job].resources:
+                assert name == "gpus" and pieces in ("0", "1")
+                shares[pieces] = shares.get(pieces, 0) + amount
+            assert self.needs[launches[0].job].resources or not pieces
+        assert all(share <= 1000 for share in shares.values())
 
     @invariant()
     def nothing_stalls(self) -> None:

@@ -178,9 +178,8 @@ def test_more_short_calls_than_commands_wait_in_a_lane() -> None:
 # -- what may go ------------------------------------------------------------------------------------------
 
 
-def test_what_is_needed_stays_and_of_the_rest_what_was_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "DISK_BYTES", 20)
-    values = Staging()
+def test_what_is_needed_stays_and_of_the_rest_what_was_used_last() -> None:
+    values = Staging(20)
     for attempt, key in enumerate(["a", "b", "c"]):
         assert not values.need(attempt, [key])
         values.arrived(key, f"/{key}", 10)
@@ -224,6 +223,36 @@ def test_memory_and_disk_have_limits_of_their_own(monkeypatch: pytest.MonkeyPatc
     assert not values.need(3, ["a"])
 
 
+def test_values_in_files_are_told_when_they_come_and_when_they_go() -> None:
+    values = Staging(15)
+    values.need(1, ["a", "b", "c"])
+    values.arrived("a", "/a", 10)
+    values.arrived("b", b"small", 5)
+    values.arrived("c", "/c", 12)
+    assert values.take_news() == ([("a", 10), ("c", 12)], [])
+    assert values.take_news() is None
+    values.release(1, ["a", "b", "c"])
+    assert values.take_news() == ([], ["a"])
+    assert values.kept() == [("c", 12)]
+
+
+def test_what_is_told_in_full_is_no_news_any_more() -> None:
+    values = Staging()
+    values.need(1, ["a"])
+    values.arrived("a", "/a", 10)
+    assert values.kept() == [("a", 10)]
+    assert values.take_news() is None
+
+
+def test_nothing_stays_where_nothing_may() -> None:
+    values = Staging(0)
+    values.need(1, ["a"])
+    values.arrived("a", "/a", 10)
+    values.release(1, ["a"])
+    assert values.take_dropped() == ["/a"]
+    assert values.kept() == []
+
+
 KEYS = st.sampled_from(["a", "b", "c", "t1", "t2", "t3"])
 STEPS = st.lists(
     st.one_of(
@@ -240,7 +269,6 @@ STEPS = st.lists(
 def little_room() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(staging, "MEMORY_BYTES", 2)
-        patch.setattr(staging, "DISK_BYTES", 2)
         yield
 
 
@@ -248,7 +276,8 @@ def little_room() -> Iterator[None]:
 @given(STEPS)
 def test_no_attempt_is_forgotten_and_no_needed_value_goes(steps: list[tuple[object, ...]]) -> None:
     """Against books that are kept the slow way: who needs what, what was asked for."""
-    values = Staging()
+    values = Staging(2)
+    told: dict[str, int] = {}
     needs: dict[int, set[str]] = {}
     ready: set[int] = set()
     lost: set[int] = set()
@@ -277,6 +306,11 @@ def test_no_attempt_is_forgotten_and_no_needed_value_goes(steps: list[tuple[obje
         new = values.take_new()
         assert asked.isdisjoint(new), "asked for once"
         asked |= set(new)
+        came, went = values.take_news() or ([], [])
+        told.update(came)
+        for key in went:
+            told.pop(key, None)
+        assert told == dict(values.kept()), "what the manager was told is what is kept"
         for path in values.take_dropped():
             assert all(paths[path] not in needs[attempt] for attempt in needs), "still needed"
         for attempt, keys in needs.items():

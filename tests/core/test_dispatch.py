@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from tercel.core.accounts import Settings
 from tercel.core.changes import Leased, Loaded
-from tercel.core.dispatch import AHEAD_MOST, LONG_S, ahead_of
 from tercel.core.effects import Recalled
+from tercel.core.filling import AHEAD_MOST, LONG_S, ahead_of
+from tercel.core.kinds import Shape
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report
@@ -113,24 +114,23 @@ def test_a_round_without_news_does_nothing() -> None:
     assert fast.take() == ([], [])
 
 
-def test_a_full_worker_costs_nothing_however_many_kinds_of_work_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_run_what_is_asked_once_of_each_kind_and_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a full worker costs nothing, however many kinds of work wait."""
     fast = machine()
     for number in range(1, 301):
         fast.on_accepted(row(number, mem=number))
     for number in range(100):
         info = WorkerInfo(node="n", capacity=Needs(1000, 1000))
         fast.on_hello(f"w{number}", "1", info, [], 0.0)
-    looks = 0
-    could_run = Worker.could_run
-
-    def counted(worker: Worker, needs: Needs) -> bool:
-        nonlocal looks
-        looks += 1
-        return could_run(worker, needs)
-
-    monkeypatch.setattr(Worker, "could_run", counted)
+    asked: list[Shape] = []
+    rooms: list[Worker] = []
+    has, room = Shape.has, Worker.room
+    monkeypatch.setattr(Shape, "has", lambda shape, needs: asked.append(shape) or has(shape, needs))
+    monkeypatch.setattr(Worker, "room", lambda worker, *of: rooms.append(worker) or room(worker, *of))
     assert [job for _, job, _ in leases(fast)] == list(range(1, 101))
-    assert looks == 200, "once for the room there is, once for offers ahead"
+    assert len(asked) == 300
+    assert len(set(asked)) == 1
+    assert len(rooms) == 100
 
 
 def job_with_mean(mean: float | None, cpus: float = 1.0) -> Job:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tercel.core.explain import size
+from tercel.core.sizes import size
 
 from .transcript import Stage
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercel.core.kinds import Kind
 from tercel.core.ledger import Flight, Job, LeaseBook
 from tercel.core.model import JobRow, JobSpec, Lease, Needs, QueueRow
 from tercel.core.ready import STALE_MOST, Line, ReadyQueue, Stream, Walk
@@ -72,7 +73,7 @@ class NaiveQueue:
 
 
 def class_of(job: Job) -> object:
-    return job.queue.name, job.row.owner, job.needs, frozenset(job.refused_by)
+    return job.queue.name, job.row.owner, job.kind, frozenset(job.refused_by)
 
 
 def queue_of(number: int, weight: float, max_running: int, user_max: int, paused: bool) -> Queue:
@@ -286,7 +287,7 @@ def test_very_many_jobs_of_one_kind_are_one_line() -> None:
 
 def test_jobs_that_come_and_go_behind_one_that_stays_leave_nothing_behind() -> None:
     ada = Queue(QueueRow(name="ada"))
-    line = Line(Stream(ada, Account()), (Needs(), frozenset()))
+    line = Line(Stream(ada, Account()), (Kind(Needs()), frozenset(), -1))
     line.join(job_of(1, ada))
     for id in range(2, 10_000):
         job = job_of(id, ada)

@@ -13,6 +13,7 @@ each event a round is played, its changes are committed, and the invariants are 
     > worker w1 joins cpus=2 [mem=4] [pid=2] [holding 1.0a running, 1.1a waiting, 1.2a ended]
     > w1 starts 1.0a · w1 returns 1.0a · w1 loses its link · w1 says bye · w1 gives cpus=1 · w1 is draining
     > w1 reports 1.0a exit 0 | exit 1 | signal 9 | timeout | refused: why | interrupted | cancelled   [after 2s]
+    > w1 reports 1.0a exceeded memory 3 | exceeded disk 9
     > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0], and all that `wording.spec_of` reads
     > cancel 1.0-3 · retry 1.0-3 · retry all 1 · hold 1.0-3 · release 1 · revise 1 priority=0 cpus=2 mem=4
     > quarantine w1: why · release worker w1 · tag w1 +gpu -old · reserve 1 queue=lab for=60s [user= where= lend=yes] · unreserve 1
@@ -58,6 +59,7 @@ from tercel.core.effects import (
     Offered,
     Progressed,
     Recalled,
+    Revised,
     Welcomed,
 )
 from tercel.core.explain import why_paused, why_ready, why_under_way, why_waiting
@@ -89,6 +91,7 @@ ENDS = {
     "exit": End.EXITED,
     "signal": End.SIGNALLED,
     "timeout": End.TIMED_OUT,
+    "exceeded": End.EXCEEDED,
     "refused": End.REFUSED,
     "interrupted": End.INTERRUPTED,
     "cancelled": End.CANCELLED,
@@ -251,7 +254,10 @@ class Stage:
         job, task = task_of(named)
         number = self._attempts.get(attempt, 999 << 32)
         note = " ".join(rest[1:]) if how in ("refused", "interrupted") else ""
-        report = Report(job, task, number, ENDS[how], code, self.now - wall_s, wall_s, 0.0, 0, note)
+        what, used = (rest[1], int(rest[2])) if how == "exceeded" else ("", 0)
+        note = f"used {used}" if what else note
+        times = (self.now - wall_s, wall_s, 0.0)
+        report = Report(job, task, number, ENDS[how], code, *times, used, note, exceeded=what)
         self.machine.on_reports(name, [report], self.now)
 
     def _numbers(self, attempts: Iterable[str]) -> list[int]:
@@ -321,7 +327,7 @@ class Stage:
                 return f"drain {worker}"
             case JobDone(job):
                 return f"done {job}"
-            case Progressed():
+            case Progressed() | Revised():
                 return ""
         raise AssertionError(effect)
 

@@ -3,7 +3,7 @@
 submit 2 tasks=0-3%2 cpus=1 mem=0 priority=1000 owner=bob queue=lab flow=1 hold=yes
          after=ok:1,any:1.0-3,notok:1,each:1,each-any:1,each-notok:1      of which all are needed
          edges=1>0,2>0,3>7.0-4                                        task 1 needs task 0, 3 needs tasks of job 7
-         on_failure=run|stop max_fails=1 retries=2 backoff=10s retry_on=75:5:30s,9:0:0s
+         growth=1.5 on_failure=run|stop max_fails=1 retries=2 backoff=10s retry_on=75:5:30s,9:0:0s
 """
 
 import msgspec
@@ -51,6 +51,7 @@ def spec_of(options: dict[str, str]) -> JobSpec:
         argv=("work",),
         cpus=float(options.get("cpus", "1")),
         mem_bytes=int(options.get("mem", "0")),
+        mem_growth=float(options.get("growth", "0")),
         priority=int(options.get("priority", "1000")),
         retries=int(options.get("retries", "0")),
         backoff_s=_seconds(options.get("backoff", "0s")),

@@ -16,6 +16,7 @@ from tercel.core.effects import (
     JobDone,
     Offered,
     Recalled,
+    Revised,
     Welcomed,
 )
 from tercel.core.intervals import IntervalSet
@@ -174,8 +175,6 @@ class SimManager:
         if (job := self.machine.jobs.get(id)) is not None:
             self.world.note("revise", id, wishes)
             self.machine.revise(job, msgspec.structs.replace(job.row.spec, **wishes))
-            for link in self.links.values():
-                link.briefed.discard(id)
             self.moved()
 
     def set_queue(self, row: QueueRow) -> None:
@@ -392,6 +391,9 @@ class SimManager:
                 return
             if isinstance(effect, JobDone):
                 self._forget(effect.job)
+            elif isinstance(effect, Revised):
+                for link in self.links.values():
+                    link.briefed.discard(effect.job)
             elif (link := self._link_of(effect)) is not None:
                 if isinstance(effect, Welcomed) and effect.hello == link.hello:
                     link.welcomed = True

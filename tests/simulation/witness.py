@@ -438,7 +438,8 @@ class Witness:
             for worker in machine.workers.values():
                 if (
                     worker.takes_more
-                    and worker.could_run(job.needs)
+                    and worker.saving_for in (None, job)
+                    and job.kind.suits(worker.shape(machine.ready.significant))
                     and worker.id not in job.refused_by
                     and worker.room(job.needs, 0) > 0
                 ):

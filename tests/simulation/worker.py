@@ -118,9 +118,11 @@ class SimWorker:
 
     def change_capacity(self, capacity: Needs) -> None:
         """The node's owner is back at the keyboard, or has left."""
-        self.capacity = self.agent.capacity = capacity
+        self.capacity = capacity
         if self.up:
+            returned = self.agent.set_capacity(capacity)
             self._say(self.presence())
+            self._say_returned(returned)
             self._launch()
 
     def _leave_if_settled(self) -> None:
@@ -287,7 +289,8 @@ class SimWorker:
         lane = self._lanes[launch.lane]
         lane.remove(run)
         wall_s = self.world.now - run.began_at if run.began_at else 0.0
-        report = Report(launch.job, launch.task, launch.attempt, end, code, run.began_at, wall_s, 0.0, 0, "")
+        ids, what = (launch.job, launch.task, launch.attempt), "memory" if end is End.EXCEEDED else ""
+        report = Report(*ids, end, code, run.began_at, wall_s, 0.0, 0, exceeded=what)
         owed = self.agent.on_ended([report])
         for one in owed:
             self.world.witness.ended(one)

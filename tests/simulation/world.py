@@ -92,6 +92,8 @@ class Intent:
             ranges = ((0, hole - 1), (hole + 2, count + 1))
         self.ranges = ranges
         self.max_running = rng.choice((0, 0, 0, 1, 2))
+        self.needs_mem = world.mem_rng.choice((0, 0, 0, 1, 2, 3))
+        """What some of its tasks use, if it may grow: 0 of jobs that may not."""
         self.lasts_s = rng.choice(((0.001, 0.01), (0.02, 0.2), (0.02, 0.2), (0.001, 8.0), (2.0, 20.0)))
         self.fails = rng.choice((0.0, 0.0, 0.2, 0.6, 1.0))
         self.refused_by = [w.base for w in world.workers[1:] if rng.random() < 0.15]
@@ -103,6 +105,7 @@ class Intent:
             argv=("work",),
             cpus=rng.choice((0.5, 1.0, 1.0, 1.0, 2.0)),
             mem_bytes=rng.choice((0, 0, 1, 3)),
+            mem_growth=1.5 if self.needs_mem else 0.0,
             priority=rng.choice((0, 1000, 1000, 2000)),
             retries=rng.choice((0, 0, 1, 2)),
             backoff_s=rng.choice((0.0, 0.0, 0.1, 3.0)),
@@ -167,6 +170,8 @@ class Intent:
 class World:
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
+        self.mem_rng = random.Random(seed)
+        """Apart, so that the stories of older seeds stay as they are."""
         self.schedule = Schedule()
         self.store = MemoryStore()
         self.witness = Witness(self)
@@ -424,6 +429,8 @@ class World:
         if worker.base in intent.refused_by:
             return 0.0, End.REFUSED, 0
         lasts_s = self.rng.uniform(*intent.lasts_s)
+        if 0 < launch.program.limits.mem_bytes < intent.needs_mem and launch.task % 3 == 0:
+            return lasts_s / 2, End.EXCEEDED, 9
         if self.faults.interrupted and self.rng.random() < self.faults.interrupted:
             return lasts_s / 2, End.INTERRUPTED, 0
         if self.rng.random() < intent.fails:

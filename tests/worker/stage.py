@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from tercel.core.errors import TercelError
 from tercel.core.model import End, Needs, Output, Program, Report
+from tercel.core.presence import WorkerInfo
 from tercel.links.contract import Dialer, LinkClosed, ManagerEnd, WorkerEnd
 from tercel.links.local import local_pair
 from tercel.runners.contract import Launch, Listener
@@ -30,6 +31,7 @@ from tercel.wire.messages import (
     Welcome,
 )
 from tercel.worker.options import WorkerOptions
+from tercel.worker.pressure import Pressure, Reading
 from tercel.worker.service import Worker
 
 M = TypeVar("M")
@@ -96,6 +98,7 @@ class FakeRunner:
         self.launched: list[int] = []
         self.killed: list[int] = []
         self.withdrawn: list[int] = []
+        self.warned: list[int] = []
         self.forgotten: list[int] = []
         self.followed: list[tuple[int, bool]] = []
         self.pieces: dict[tuple[int, str], list[bytes]] = {}
@@ -119,6 +122,10 @@ class FakeRunner:
 
     def withdraw(self, attempts: list[int]) -> None:
         self.withdrawn += attempts
+        self._changed.set()
+
+    def warn(self, attempts: list[int]) -> None:
+        self.warned += attempts
         self._changed.set()
 
     def follow(self, attempt: int, on: bool) -> None:
@@ -242,21 +249,54 @@ class FakeManager:
         return await self._links.get()
 
 
+class FakeSenses:
+    """A node that does what the script says."""
+
+    def __init__(self, cores: float) -> None:
+        self.reading = Reading(cores=cores, busy=None)
+        self.ill = ""
+        self.checks = 0
+
+    async def measure(self) -> Reading:
+        return self.reading
+
+    async def check(self) -> str:
+        self.checks += 1
+        return self.ill
+
+
 class Stage:
     """One worker with its runner and its manager, in a directory that outlives it."""
 
     def __init__(
-        self, dir: Path, *, cpus: int = 2, seed: int = 0, dialer: Dialer | None = None, **options: Any
+        self,
+        dir: Path,
+        *,
+        cpus: int = 2,
+        seed: int = 0,
+        dialer: Dialer | None = None,
+        ill: str = "",
+        minds: bool = False,
+        **options: Any,
     ) -> None:
+        """`ill`: why its node is not fit for tasks. `minds`: it minds what others do there."""
         self.dir = dir
         self._cpus = cpus
         self.runner = FakeRunner()
         self.manager = FakeManager()
+        self.senses = FakeSenses(cpus)
+        self.senses.ill = ill
+        whole = Needs(1000 * cpus, 2**30)
         self.worker = Worker(
             WorkerOptions(dir=dir, cpus=cpus, mem_bytes=2**30, **options),
+            WorkerInfo(node="node", capacity=whole),
             dialer or self.manager,
             self.runner,
             rng=random.Random(seed),
+            senses=self.senses,
+            pressure=Pressure(
+                whole, cores=cpus, mem_bytes=2**30, keep_free=0, minds_cpus=minds, minds_mem=False
+            ),
         )
         self.task = asyncio.ensure_future(self.worker.run())
 

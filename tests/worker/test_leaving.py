@@ -10,7 +10,7 @@ from tercel.core.errors import Unreachable
 from tercel.core.model import End
 from tercel.core.presence import WorkerState
 from tercel.wire.messages import Ack, Bye, Drain, Offer, Presence, Returned
-from tercel.worker import service
+from tercel.worker import leaving
 from tercel.worker.spool import Spool
 from tests.worker.stage import Stage, now, virtual
 
@@ -150,7 +150,7 @@ async def test_stop_waits_only_so_long_for_acknowledgements(tmp_path: Path) -> N
     await link.expect_reports(2)
     before = now()
     await stage.left()
-    assert now() - before == pytest.approx(service.DELIVER_LIMIT_S, abs=0.1)
+    assert now() - before == pytest.approx(leaving.DELIVER_LIMIT_S, abs=0.1)
     await link.expect_closed()
 
 
@@ -164,7 +164,7 @@ async def test_a_manager_that_hangs_at_the_farewell_does_not_keep_the_worker(
     await link.expect(object)  # Hello, which is never answered
     stage.worker.drain()
     await stage.left()
-    assert now() <= service.FAREWELL_LIMIT_S + 0.1
+    assert now() <= leaving.FAREWELL_LIMIT_S + 0.1
 
 
 @virtual

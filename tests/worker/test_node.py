@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tercel.core.errors import UsageError
 from tercel.core.model import Needs
-from tercel.worker import node
+from tercel.worker import engines, node, speed
 from tercel.worker.options import WorkerOptions
+from tercel.worker.remembered import remembered
 
 CORES = 16
 
@@ -55,7 +57,7 @@ def test_the_smallest_limit_on_the_way_up_counts_in_v2(tmp_path: Path) -> None:
     )
     assert node.usable_cores(root) == 4
     assert node.usable_mem_bytes(root) == 2**28
-    assert node.capacity(WorkerOptions(dir=tmp_path), root) == Needs(3000, 2**28)
+    assert node.capacity(WorkerOptions(dir=tmp_path), root=root) == Needs(3000, 2**28)
 
 
 def test_a_containers_limit_is_found_at_the_mounts_root(tmp_path: Path) -> None:
@@ -106,8 +108,41 @@ def test_options_override_what_is_found(tmp_path: Path) -> None:
     assert node.capacity(options) == Needs(2500, 77)
 
 
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        ({}, 15),
+        ({"keep_free": 0}, 16),
+        ({"keep_free": 4.5}, 11.5),
+        ({"cpus": 12, "keep_free": 8}, 8),
+        ({"cpus": 40}, 40),
+    ],
+)
+@pytest.mark.B(7)
+def test_so_many_cores_are_kept_free(tmp_path: Path, options: dict[str, float], given: float) -> None:
+    cpus = node.given_cpus(WorkerOptions(dir=tmp_path, **options), CORES)  # type: ignore[arg-type]
+    assert cpus == given
+
+
+def test_keeping_all_cores_free_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--keep-free 16 leaves nothing to tasks: there are 16 cores here"):
+        node.given_cpus(WorkerOptions(dir=tmp_path, keep_free=16), CORES)
+
+
+@pytest.mark.K(3)
+@pytest.mark.O(1)
 def test_a_worker_describes_its_node(tmp_path: Path) -> None:
-    info = node.describe(WorkerOptions(dir=tmp_path, site="lab"))
+    info = node.describe(
+        WorkerOptions(
+            dir=tmp_path / "new" / "w",
+            site="lab",
+            cpus=2,
+            tags=("STAR",),
+            resources={"licence.matlab": 2000},
+            pieces={"port": ("a", "b")},
+            gpus=("0", "1"),
+        )
+    )
     assert info.node
     assert info.site == "lab"
     assert info.os in ("linux", "darwin")
@@ -115,3 +150,75 @@ def test_a_worker_describes_its_node(tmp_path: Path) -> None:
     assert info.python.startswith("3.")
     assert info.version
     assert info.pid == os.getpid()
+    assert info.kernel
+    assert info.speed > 0
+    assert info.disk_bytes > 0
+    assert info.tags == ("STAR",), "and nothing that nobody said"
+    assert info.indices == {"port": ("a", "b"), "gpus": ("0", "1")}
+    assert info.capacity.resources == (("gpus", 2000), ("licence.matlab", 2000), ("port", 2000))
+    assert [gpu.id for gpu in info.gpus] == ["0", "1"]
+    assert set(info.containers) <= set(engines.ENGINES)
+
+
+# -- what is remembered -----------------------------------------------------------------------------------
+
+
+def test_speed_is_measured_once_and_again_on_another_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = iter([1.3, 2.6])
+    monkeypatch.setattr(speed, "measured", lambda: next(told))
+    options = WorkerOptions(dir=tmp_path)
+    assert [node.describe(options).speed for _ in range(3)] == [1.3, 1.3, 1.3]
+    monkeypatch.setattr(speed, "cpu_model", lambda: "another")
+    assert node.describe(options).speed == 2.6
+
+
+def test_speed_is_a_number_beside_the_reference() -> None:
+    told = speed.measured()
+    assert 0.1 <= told <= 100
+    assert told == round(told, 1), "in steps: workers of one kind look alike"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"speed": "fast"}', "\xff"])
+def test_what_cannot_be_read_is_found_out_again(tmp_path: Path, text: str) -> None:
+    (tmp_path / "node.json").write_bytes(text.encode("latin-1"))
+    assert node.describe(WorkerOptions(dir=tmp_path)).speed > 0
+    assert remembered(tmp_path).speed > 0
+
+
+def test_a_directory_that_cannot_be_written_does_not_keep_it_from_describing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert node.describe(WorkerOptions(dir=tmp_path / "file" / "w")).speed > 0
+
+
+# -- container engines ------------------------------------------------------------------------------------
+
+
+def _program(dir: Path, name: str, script: str) -> None:
+    path = dir / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_engines_are_those_in_path_that_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(engines, "PATIENCE_S", 1.0)
+    _program(tmp_path, "podman", '[ "$1" = --version ] && echo podman 5')
+    _program(tmp_path, "docker", "exit 1")
+    _program(tmp_path, "apptainer", "exec sleep 600")
+    (tmp_path / "singularity").write_text("not a program")
+    (tmp_path / "singularity").chmod(0o755)
+    assert list(engines.found({})) == ["podman"]
+
+
+def test_an_engine_that_answered_is_not_asked_again_unless_it_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    _program(tmp_path, "podman", f"echo asked >> {tmp_path}/log")
+    known = engines.found({}, ("podman",))
+    assert engines.found(known, ("podman",)) == known
+    assert (tmp_path / "log").read_text() == "asked\n"
+    _program(tmp_path, "podman", "exit 3 # broken by an upgrade")
+    assert engines.found(known, ("podman",)) == {}

@@ -12,6 +12,7 @@ from tercel.wire.messages import (
     SEGMENT_BYTES,
     Ack,
     Brief,
+    Cached,
     Cancel,
     Fetch,
     Offer,
@@ -20,7 +21,7 @@ from tercel.wire.messages import (
     Returned,
     Segment,
 )
-from tercel.worker import fetching, staging
+from tercel.worker import fetching
 from tercel.worker.values import WINDOW
 from tests.worker.stage import FakeLink, Stage, now, virtual
 
@@ -153,11 +154,8 @@ async def test_cancelled_while_it_waits_it_is_given_back_and_fetched_no_further(
 
 
 @virtual
-async def test_values_go_when_there_is_no_room_and_nobody_needs_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(staging, "DISK_BYTES", SEGMENT_BYTES)
-    stage = Stage(tmp_path)
+async def test_values_go_when_there_is_no_room_and_nobody_needs_them(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, cache_bytes=SEGMENT_BYTES)
     link = await stage.joined()
     await _offer(link, ("b7",))
     await link.expect(Fetch)
@@ -212,6 +210,64 @@ async def test_piece_that_cannot_be_unpacked_ends_the_link_not_the_worker(
     assert await link.expect(Fetch) == Fetch("b7", 0)
     await link.send(*_pieces("b7", SMALL))
     await stage.runner.until_running(100)
+    await stage.killed()
+
+
+# -- what is kept -----------------------------------------------------------------------------------------
+
+
+async def _one_large(stage: Stage, link: FakeLink, key: str, first: int, size_bytes: int) -> Path:
+    """A call that needs this value has run."""
+    await _offer(link, (key,), first=first)
+    await link.expect(Fetch)
+    pieces = _pieces(key, bytes(size_bytes))
+    await link.send(pieces[0])
+    for _ in range(WINDOW):
+        await link.expect(Fetch)
+    await link.send(*pieces[1:])
+    await stage.runner.until_running(100 + first)
+    path = Path(str(stage.runner.running[100 + first].inputs[key]))
+    assert await link.expect(Cached) == Cached([(key, size_bytes)], [])
+    stage.runner.end(100 + first)
+    await link.expect_reports(1)
+    await link.send(Ack([100 + first]))
+    return path
+
+
+@virtual
+async def test_what_is_kept_is_told_and_the_least_recently_used_goes_first(tmp_path: Path) -> None:
+    size = SEGMENT_BYTES + 1
+    stage = Stage(tmp_path, cache_bytes=2 * size)
+    link = await stage.joined()
+    one = await _one_large(stage, link, "b1", 0, size)
+    two = await _one_large(stage, link, "b2", 1, size)
+    await _offer(link, ("b1",), first=2)
+    await stage.runner.until_running(102)
+    stage.runner.end(102)
+    await link.expect_reports(1)
+    await _offer(link, ("b3",), first=3)
+    await link.expect(Fetch)
+    await link.send(_pieces("b3", bytes(size))[0])
+    for _ in range(WINDOW):
+        await link.expect(Fetch)
+    await link.send(_pieces("b3", bytes(size))[1])
+    assert await link.expect(Cached) == Cached([("b3", size)], ["b2"])
+    await stage.runner.until_running(103)
+    assert one.exists()
+    assert not two.exists()
+    await stage.killed()
+
+
+@virtual
+async def test_a_manager_is_told_all_that_is_kept_when_it_welcomes(tmp_path: Path) -> None:
+    size = SEGMENT_BYTES + 1
+    stage = Stage(tmp_path)
+    link = await stage.joined()
+    await _one_large(stage, link, "b1", 0, size)
+    await _one_large(stage, link, "b2", 1, size)
+    await link.end.close()
+    link = await stage.joined()
+    assert await link.expect(Cached) == Cached([("b1", size), ("b2", size)], [])
     await stage.killed()
 
 

@@ -42,6 +42,7 @@ COMMANDS = (
     Entry("retry", f"{_HERE}.retry", "Run failed tasks again.", _CHANGE),
     Entry("hold", f"{_HERE}.hold", "Start nothing more of jobs or tasks for now.", _CHANGE),
     Entry("release", f"{_HERE}.release", "Let go what is held.", _CHANGE),
+    Entry("revise", f"{_HERE}.revise", "Change what unfinished jobs ask for.", _CHANGE),
     Entry("reprioritise", f"{_HERE}.reprioritise", "Give jobs another priority.", _CHANGE),
     Entry("clone", f"{_HERE}.clone", "Submit a job like another, with some things changed.", _CHANGE),
     Entry("queue", f"{_HERE}.queue", "Queues: weights, caps, who has had how much.", _CHANGE),

@@ -58,9 +58,15 @@ async def join(screen: Screen, url: str, token: str, options: WorkerOptions) -> 
         await signals.wait(3)
 
     with Signals() as signals:
+
+        def begun(worker: Worker) -> None:
+            workers.append(worker)
+            if signals.arrived:  # while it looked at its node
+                worker.drain()
+
         screen.emit({"url": url, "dir": str(options.dir)})
         screen.note(f"joining {url}")
-        await first_of(work(url, token, options, on_worker=workers.append), obey(signals))
+        await first_of(work(url, token, options, on_worker=begun), obey(signals))
     return OK
 
 
@@ -75,7 +81,7 @@ async def embedded_manager() -> AsyncIterator[Serving]:
     hide_secrets()
     data = data_dir()
     options = ManagerOptions(data=data, port=0, embedded=True)
-    async with serving(options, WorkerOptions(dir=data / "worker")) as served:
+    async with serving(options, WorkerOptions(dir=data / "worker", floor_cpus=1.0)) as served:
         yield served
 
 

@@ -16,7 +16,8 @@ from tercel.core.commands import plain_argv
 from tercel.core.errors import UsageError
 from tercel.sdk.files import Draft, is_job_file, read_file
 from tercel.sdk.files.drafts import make_draft
-from tercel.sdk.files.keys import KEYS, Key
+from tercel.sdk.files.key import Key
+from tercel.sdk.files.keys import BY_NAME, KEYS
 from tercel.sdk.files.kinds import Flag
 from tercel.sdk.files.options import Option, add_option
 from tercel.sdk.files.sources import Given, OptionSource, Words
@@ -24,9 +25,9 @@ from tercel.sdk.files.sources import Given, OptionSource, Words
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def _option(key: Key) -> Callable[[F], F]:
-    """Values are read like those of #TERCEL lines; None, () and False: not given."""
-    help_text = f"{key.help}  [default: {key.default}]" if key.default else key.help
+def _option(key: Key, *, anew: bool = True) -> Callable[[F], F]:
+    """Values are read like those of #TERCEL lines; None, () and False: not given. `anew`: it has a default then."""
+    help_text = f"{key.help}  [default: {key.default}]" if key.default and anew else key.help
     if isinstance(key.kind, Flag):
         return click.option(*key.flags, key.name, is_flag=True, help=help_text)
     return click.option(
@@ -39,6 +40,17 @@ def job_options(function: F) -> F:
         if key.flags:
             function = _option(key)(function)
     return function
+
+
+def some_options(*names: str) -> Callable[[F], F]:
+    """Those of these keys, of a job that is there."""
+
+    def add(function: F) -> F:
+        for name in reversed(names):
+            function = _option(BY_NAME[name], anew=False)(function)
+        return function
+
+    return add
 
 
 def shared_options(function: F) -> F:

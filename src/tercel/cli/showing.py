@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from tercel.cli.placing import needs_of, placing_facts
 from tercel.cli.preview import first_commands
 from tercel.cli.screen import Screen
-from tercel.cli.words import Cell, count, cpus, duration, needs, pairs, short, size, table
+from tercel.cli.words import Cell, count, duration, needs, pairs, short, table
 from tercel.core.scripts import typed
 from tercel.sdk.files import Draft
 from tercel.wire.api import Submission
@@ -30,8 +31,9 @@ def _show_draft(screen: Screen, draft: Draft) -> None:
         ("points", str(job.grid or "")),
         ("command", _command(draft, 100)),
         ("name", job.name),
-        ("needs", f"{cpus(job.cpus)} cpus" + (f", {size(job.mem_bytes)}" if job.mem_bytes else "")),
+        ("needs", needs_of(job)),
         ("time limit", duration(job.time_limit_s) if job.time_limit_s else ""),
+        *placing_facts(job),
         ("queue", job.queue),
         ("retries", _retries(job)),
         ("after", short(needs(job.after), 400)),

@@ -26,5 +26,6 @@ waiting     needs met and broken, pauses between tries, holds
 joining     workers come, go and come back
 machine     events in; changes to commit and effects to perform out
 explain     why a task is not running
+sizes       numbers of bytes as people read them
 invariants  what must be true of a ledger at every moment
 """

@@ -21,6 +21,11 @@ class Type(msgspec.Struct, frozen=True):
     def is_number(self) -> bool:
         return self.kind in ("int", "double")
 
+    @property
+    def a(self) -> str:
+        """`a number`, `text`: as the end of a sentence."""
+        return f"a {self}" if self.is_number or self.element is not None else str(self)
+
     def __str__(self) -> str:
         """In users' words."""
         if self.kind == "list":

@@ -5,18 +5,22 @@ lease together, and notes what must become durable. Which event calls for which 
 """
 
 import heapq
+from collections.abc import Sequence
 
 import msgspec
 
 from tercel.core import graph
 from tercel.core.accounts import Accounts, Settings
 from tercel.core.changes import Change, JobEnded, LeaseClosed, Leased, LiveJob, Loaded
-from tercel.core.dispatch import Dispatcher, cost_of
+from tercel.core.dispatch import Dispatcher
 from tercel.core.effects import Effect, JobDone, Offered, Progressed
-from tercel.core.intervals import IntervalSet
+from tercel.core.filling import cost_of
+from tercel.core.inputs import Inputs
+from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Flight, Job, LeaseBook
 from tercel.core.model import Lease, Needs
 from tercel.core.ready import ReadyQueue
+from tercel.core.saving import stop_saving
 from tercel.core.shares import ADVANCE_MOST_S, Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.workers import Worker
@@ -39,10 +43,12 @@ class Books(Accounts):
         self.changes: list[Change] = []
         self.effects: list[Effect] = []
         self.ready = ReadyQueue(self._clock)
-        self._dispatcher = Dispatcher(self.workers, self.ready, self._issue)
+        self._dispatcher = Dispatcher(self.workers, self.ready, self._clock, self._issue)
         self._next_attempt = loaded.epoch << EPOCH_BITS
         self._deadlines: list[tuple[float, str]] = []
         self._hellos = 0
+        self._timed = False
+        """Whether there ever was a worker with a time limit: else nobody asks how long tasks take."""
         self._cut: dict[LeaseBook, None] = {}
         """Leases with attempts to cut out at the next `take`."""
         self._refusals: dict[str, set[int]] = {}
@@ -74,6 +80,13 @@ class Books(Accounts):
         job.user = job.queue.user(job.row.owner)
         self._enter(job)
         return job
+
+    def set_inputs(self, job: Job, keys: Sequence[Sequence[str]] | None) -> None:
+        """What data each of its tasks takes, if its rank asks about that."""
+        if keys is not None:
+            self.ready.drop(job)
+            job.inputs = Inputs(keys)
+            self._settle(job)
 
     def _remembered(self, live: LiveJob) -> Job:
         job = Job(live.job, self.queue_of(live.job))
@@ -114,11 +127,11 @@ class Books(Accounts):
 
     # -- attempts and leases ------------------------------------------------------------------------------
 
-    def _issue(self, job: Job, worker: Worker, count: int) -> None:
-        """Give the first `count` ready tasks of a job to a worker: one lease per run of task numbers."""
+    def _issue(self, job: Job, worker: Worker, tasks: list[Range]) -> None:
+        """Give tasks of a job that were ready to a worker: one lease per run of task numbers."""
         charge = cost_of(job) * self._clock.worth
         timed = job.mean_wall_s is None or job.mean_wall_s > ADVANCE_MOST_S
-        for first, last in job.ready.take_first(count):
+        for first, last in tasks:
             lease = Lease(self._next_attempt, worker.id, job.id, first, last)
             self._next_attempt += last - first + 1
             book = LeaseBook(lease, job.needs, charge)
@@ -275,12 +288,19 @@ class Books(Accounts):
             self._admit_more(job.queue)
         if self.ready.settle(job):
             self._dispatcher.work_appeared()
+        if job.saver is not None and job.id not in self.ready:
+            self._stop_saving(job)
+
+    def _stop_saving(self, job: Job) -> None:
+        if (worker := stop_saving(job)) is not None:
+            self._dispatcher.worker_changed(worker)
 
     def _settle_or_end(self, job: Job, now: float) -> None:
         if job.ended_count < job.task_count:
             self._settle(job)
             return
         self.ready.drop(job)
+        self._stop_saving(job)
         self._leave(job)
         for worker in job.refused_by:
             self._refusals[worker].discard(job.id)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from tercel.core.errors import UsageError
 from tercel.core.grids import check_grid
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import MAX_PRIORITY, MAX_RANGES, MAX_TASKS, Call, Function, JobSpec
+from tercel.core.model import MAX_MEM_BYTES, MAX_PRIORITY, MAX_RANGES, MAX_TASKS, Call, Function, JobSpec
+from tercel.core.placement import check_placement
 from tercel.core.points import check_items, check_sweep
 
 MAX_ARGV_BYTES = 127 * 1024
@@ -17,7 +18,6 @@ MAX_ENV_BYTES = 127 * 1024
 MAX_NAME = 256
 MAX_TASK_NUMBER = 2**31 - 1
 MAX_CPUS = 1_000_000
-MAX_MEM_BYTES = 2**60
 MAX_SECONDS = 10 * 365 * 86400
 MAX_RETRIES = 1_000_000
 MAX_OUTPUT_BYTES = 2**30
@@ -160,6 +160,7 @@ def check_numbers(spec: JobSpec) -> None:
     _check_number("priority", spec.priority, 0, MAX_PRIORITY)
     _check_number("retries", spec.retries, 0, MAX_RETRIES)
     _check_number("output_limit_bytes", spec.output_limit_bytes, 0, MAX_OUTPUT_BYTES)
+    check_placement(spec)
 
 
 def _check_points(spec: JobSpec, lines: Sequence[str] | None, items: Sequence[str] | None) -> None:

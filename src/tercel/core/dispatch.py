@@ -8,55 +8,24 @@ which nobody believes any more once one of them was announced as running.
 A round looks at workers whose room changed and, when jobs became ready, at all workers with room; never at tasks.
 """
 
-import math
-from collections.abc import Callable
-
 from tercel.core.effects import Effect, Recalled
+from tercel.core.filling import Issue, Pass
 from tercel.core.ledger import Flight, Job
-from tercel.core.ready import Order, ReadyQueue, Walk
-from tercel.core.shares import ADVANCE_MOST_S, UNKNOWN_S
+from tercel.core.ready import ReadyQueue
+from tercel.core.shares import Clock
 from tercel.core.workers import Worker
 
-AHEAD_S = 0.3
-"""Seconds of work offered ahead."""
-AHEAD_MOST = 256
-HELD_MOST = 16_384
-"""What one worker is given at most, however much room it says it has: each task under way costs memory here."""
-LONG_S = 5.0
-"""Tasks that take longer are not offered ahead: a round trip is nothing to them."""
 WORTH_TAKING_BACK_S = 0.02
 """Waiting work shorter than this is not worth moving."""
-
-
-def is_short(job: Job) -> bool:
-    """As far as is known by now."""
-    return job.expected_wall_s is not None and job.expected_wall_s <= LONG_S
-
-
-def ahead_of(job: Job, worker: Worker) -> int:
-    """How many tasks of this job may wait at this worker for a slot."""
-    wall_s = job.expected_wall_s
-    if wall_s is None or wall_s > LONG_S:
-        return 0
-    slots = max(1, worker.slots(job.needs))
-    return min(AHEAD_MOST, math.ceil(AHEAD_S * slots / max(wall_s, 1e-6)))
-
-
-def cost_of(job: Job) -> float:
-    """What one of its tasks is charged in advance: processor seconds."""
-    wall_s = job.expected_wall_s
-    seconds = UNKNOWN_S if wall_s is None else min(max(wall_s, 1e-4), ADVANCE_MOST_S)
-    return job.needs.millicpus / 1000 * seconds
 
 
 class Dispatcher:
     """Keeps which workers to look at; `issue` gives tasks of a job to a worker and books them."""
 
-    def __init__(
-        self, workers: dict[str, Worker], ready: ReadyQueue, issue: Callable[[Job, Worker, int], None]
-    ):
+    def __init__(self, workers: dict[str, Worker], ready: ReadyQueue, clock: Clock, issue: Issue) -> None:
         self._workers = workers
         self._ready = ready
+        self._clock = clock
         self._issue = issue
         self._changed: dict[str, None] = {}
         """Workers whose room may have grown since the last round, in that order."""
@@ -94,33 +63,11 @@ class Dispatcher:
         return self._take_back(workers) if self._roomy and self._donors and not self._ready.has_work else []
 
     def _fill_all(self, workers: list[Worker], ahead: bool) -> None:
-        if not workers:
-            return
-        order = self._ready.order()
-        for worker in sorted(workers, key=_burden) if len(order) else ():
-            self._fill(worker, order, ahead)
-
-    def _fill(self, worker: Worker, order: Order, ahead: bool) -> None:
-        walk = Walk(order)
-        while (ahead or worker.has_room) and (job := walk.job()) is not None:
-            if not worker.could_run(job.needs) or worker.id in job.refused_by:
-                walk.pass_over()
-                continue
-            if ahead and not is_short(job):
-                return  # it is this one's turn as soon as there is room: nobody is to queue up before it
-            count = self._share(job, worker, ahead)
-            if count > 0:
-                self._issue(job, worker, min(count, walk.turns(job, cost_of(job))))
-            else:
-                walk.pass_over()
-
-    def _share(self, job: Job, worker: Worker, ahead: bool) -> int:
-        allowance = ahead_of(job, worker) if ahead else 0
-        room = worker.room(job.needs, allowance)
-        if room <= allowance // 2:
-            return 0  # offers ahead are renewed in one batch when half is used up, not one by one
-        of_queue = job.queue.room(job.user)
-        return min(room, len(job.ready), job.cap_room, of_queue, HELD_MOST - len(worker.flights))
+        while workers and self._ready.has_work:
+            idle = (w for id in self._roomy if (w := self._workers.get(id)) is not None)
+            one = Pass(self._ready, self._clock, self._issue, ahead, idle)
+            one.fill(sorted(workers, key=_burden) if len(workers) > 1 else workers)
+            workers = [worker for worker in one.freed if worker.takes_more]
 
     def _take_back(self, workers: list[Worker]) -> list[Effect]:
         """From anybody if one of these idles; else from those of them that have more than they can run."""
@@ -160,6 +107,10 @@ class Dispatcher:
         for id in self._roomy:
             worker = self._workers.get(id)
             if worker is None or not worker.takes_more or worker.id in job.refused_by:
+                continue
+            if worker.saving_for is not None or worker.reservation is not None:
+                continue
+            if not job.kind.suits(worker.shape(self._ready.significant)):
                 continue
             # Who has tasks waiting (the donor itself, not least) does not idle, whatever else would fit there.
             if not worker.overbooked and worker.room(job.needs, 0) > 0:

@@ -50,6 +50,12 @@ class Drained(msgspec.Struct, frozen=True):
     worker: str
 
 
+class Revised(msgspec.Struct, frozen=True):
+    """What a job asks for is another: workers are told anew before they are given more of it."""
+
+    job: int
+
+
 class Progressed(msgspec.Struct, frozen=True):
     """Tasks of a job changed state; those that ended are named, and those of them that left output."""
 
@@ -67,4 +73,4 @@ class JobDone(msgspec.Struct, frozen=True):
     cancelled: int
 
 
-Effect = Welcomed | Offered | Acknowledged | Recalled | Ended | Drained | Progressed | JobDone
+Effect = Welcomed | Offered | Acknowledged | Recalled | Ended | Drained | Revised | Progressed | JobDone

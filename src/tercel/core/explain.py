@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from tercel.core.graph import Need, edges_of
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job
 from tercel.core.machine import Machine
 from tercel.core.model import AfterKind, Needs
+from tercel.core.sizes import size
 from tercel.core.states import TaskState
+from tercel.core.waiting import grown_bytes
 from tercel.core.workers import Worker
 
 SHOWN_NEEDS = 5
@@ -31,7 +31,7 @@ def why_ready(machine: Machine, job: Job, now: float) -> str:
         if away:
             return f"no worker is connected; {_count(len(away), 'worker')} may still come back"
         return "no worker is connected: start one with `tercel worker` (or run `tercel up`)"
-    able = [w for w in online if w.could_run(job.needs)]
+    able = [w for w in online if job.kind.suits(w.shape(machine.ready.significant))]
     if not able:
         return _nobody_has(job.needs, online)
     willing = [w for w in able if w.id not in job.refused_by]
@@ -86,10 +86,19 @@ def why_waiting(machine: Machine, job: Job, task: int, now: float) -> str:
     if (due := job.delayed.get(task)) is not None:
         spent = job.failures.get(task, 0)
         return f"failed {_count(spent, 'time')}; tries again in {max(0.0, due - now):.0f} s"
+    if (sizes := job.outgrown.get(task)) is not None:
+        return (
+            f"{_used(*sizes)}; runs again with {size(grown_bytes(job))} when the rest of the job has started"
+        )
     reasons = [_need(need) for need in job.after if need.waits(task)]
     if task in job.unmet:
         reasons += _arrows(machine, job, task)
     return "waits for " + "; and for ".join(reasons)
+
+
+def _used(had_bytes: int, used_bytes: int) -> str:
+    had = size(had_bytes)
+    return f"used {size(used_bytes)} of {had}" if used_bytes > had_bytes else f"used more than {had}"
 
 
 def _need(need: Need) -> str:
@@ -137,8 +146,15 @@ def why_resting(machine: Machine, job: Job, now: float) -> Iterator[tuple[TaskSt
         soonest = min(job.delayed[task] for task in late)
         text = f"failed before; the first of them tries again in {max(0.0, soonest - now):.0f} s"
         yield TaskState.WAITING, len(late), text
+    large = IntervalSet((task, task) for task in sorted(job.outgrown))
+    large = large.intersection(job.waiting)
+    if large:
+        most, used = max(job.outgrown.values())
+        text = f"{_used(most, used)}; run again with {size(grown_bytes(job))} when the rest of the job has started"
+        yield TaskState.WAITING, len(large), text
     rest = job.waiting.copy()
     rest.difference_update(late)
+    rest.difference_update(large)
     if rest:
         whole = [_need(need) for need in job.after if need.left]
         text = "; and for ".join(whole) if whole else "other tasks that they need, each for its own"
@@ -161,7 +177,7 @@ def _nobody_has(needs: Needs, online: list[Worker]) -> str:
         )
     if not parts and needs.python:
         there = ", ".join(sorted({w.python for w in online}))
-        able = any(w.could_run(msgspec.structs.replace(needs, python="")) for w in online)
+        able = any(w.slots(needs) > 0 for w in online)
         if able:
             parts.append(
                 f"Python {needs.python}, under which the function was pickled: "
@@ -185,16 +201,6 @@ def why_under_way(flight: Flight, now: float) -> str:
     if flight.running_since is not None:
         return f"runs on {where} since {now - flight.running_since:.0f} s"
     return f"is at {where}, about to start or waiting there for a slot"
-
-
-def size(number: int) -> str:
-    """1536 MB as people read it: 1.5 GB (binary units)."""
-    value = float(number)
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if value < 1024 or unit == "TB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if value >= 10 or value == int(value) else f"{value:.1f} {unit}"
 
 
 def _count(number: int, noun: str, plural: str = "") -> str:

@@ -41,6 +41,11 @@ class IntervalSet:
         for first, last in self.ranges():
             yield from range(first, last + 1)
 
+    def lowest(self) -> Iterator[int]:
+        """From the smallest on, as they are asked for; the set must stay as it is meanwhile."""
+        for at in range(self._head, len(self._first)):
+            yield from range(self._first[at], self._last[at] + 1)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntervalSet) and self.ranges() == other.ranges()
 

@@ -96,7 +96,12 @@ def _needs(machine: Machine, job: Job) -> list[str]:
     for task in job.waiting:
         due = job.delayed.get(task)
         if due is None and task not in job.unmet and not any(need.waits(task) for need in job.after):
+            if task in job.outgrown:
+                continue
             found.append(f"task {job.id}.{task}: waits for nothing")
+    for task in job.outgrown:
+        if task not in job.waiting and task not in job.paused:
+            found.append(f"task {job.id}.{task}: waits for more memory and does not wait")
     for task in job.unmet:
         if task in job.ready:
             found.append(f"task {job.id}.{task}: is ready before what it needs")

@@ -6,14 +6,14 @@ beside that is ready again, and of what it has, each attempt goes on unless its 
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tercel.core.booking import Booking
 from tercel.core.changes import AttemptLost
 from tercel.core.effects import Drained, Progressed, Welcomed
 from tercel.core.ledger import Flight, Job
 from tercel.core.model import Blame, End, Needs, Outcome, Report
-from tercel.core.presence import Held, WorkerInfo, WorkerState
+from tercel.core.presence import Facts, Held, WorkerInfo, WorkerState
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.workers import Worker
 
@@ -32,7 +32,9 @@ class Joining(Booking):
         if worker.instance != instance:
             self._forgive_refusals(id)
             worker.draining, worker.note = False, ""
-        worker.instance, worker.info, worker.capacity = instance, info, info.capacity
+        worker.instance = instance
+        worker.describe(info, now)
+        self._timed = self._timed or worker.ends_at is not None
         worker.online, worker.lost_at, worker.since, worker.given_up = True, None, now, False
         worker.reported_state = WorkerState.AVAILABLE
         self._seat(worker, now)
@@ -96,14 +98,27 @@ class Joining(Booking):
         self._stray(flight)
         flight.gave_way_at = flight.worker.since
 
-    def on_presence(self, id: str, state: WorkerState, capacity: Needs, now: float) -> None:
+    def on_presence(
+        self, id: str, state: WorkerState, capacity: Needs, now: float, facts: Facts | None = None
+    ) -> None:
         worker = self.workers[id]
+        if facts is not None and facts != worker.facts:
+            worker.facts = facts
+            worker.forget_attributes()
+            self._dispatcher.worker_changed(worker)
         if state is WorkerState.DRAINING and not worker.draining:
             worker.draining, worker.since = True, now
         worker.reported_state = state
         if capacity != worker.capacity:
             worker.capacity = capacity
             self._dispatcher.worker_changed(worker)
+
+    def on_cached(self, id: str, kept: Iterable[tuple[str, int]], gone: Iterable[str]) -> None:
+        """What data it has now, and has not any more. Ranks go by it from the next round on."""
+        cached = self.workers[id].cached
+        cached.update(kept)
+        for key in gone:
+            cached.pop(key, None)
 
     def _mark_running(self, flight: Flight, now: float) -> None:
         if next_state(flight.state, TaskEvent.START) is TaskState.RUNNING:

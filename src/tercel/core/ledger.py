@@ -10,11 +10,14 @@ under way is an object: a Flight, which stands in its job's `flights` (by task) 
                               it is taken
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tercel.core.changes import Edge
+from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet, Range
+from tercel.core.kinds import Kind, kind_of
 from tercel.core.model import JobRow, Lease, Needs, OnFailure
 from tercel.core.shares import UNLIMITED, Account, Queue
 from tercel.core.states import TaskState
@@ -118,11 +121,17 @@ class Job:
         "finished",
         "flights",
         "forgiven",
+        "growths",
         "held",
+        "inputs",
         "interruptions",
+        "kind",
+        "long_s",
         "mean_wall_s",
         "most_fails",
         "needs",
+        "outgrown",
+        "passed_at",
         "paused",
         "queue",
         "queued",
@@ -131,6 +140,7 @@ class Job:
         "refused_by",
         "row",
         "running",
+        "saver",
         "skipped",
         "stands_back",
         "strays",
@@ -146,6 +156,7 @@ class Job:
         self.queue = queue
         self.user: Account = queue.user(row.owner)
         self.needs: Needs = row.spec.needs
+        self.kind: Kind = kind_of(row)
         self.task_count = row.task_count
         self.most_fails = row.spec.most_fails(row.task_count)
         self.ready = IntervalSet(row.ranges)
@@ -165,6 +176,10 @@ class Job:
         """Those of the cancelled that never ran because something they needed did not end as it should."""
         self.failures: dict[int, int] = {}
         """Retries spent, of tasks that spent any."""
+        self.growths: dict[int, int] = {}
+        """How often an unfinished task used more memory than it had, and was to run again with more."""
+        self.outgrown: dict[int, tuple[int, int]] = {}
+        """Tasks that wait for the job to ask for more memory: how many bytes they had, and used."""
         self.interruptions: dict[int, tuple[int, str]] = {}
         """How often attempts of an unfinished task were ended by their worker, and why the last was."""
         self.refused_by: dict[str, str] = {}
@@ -175,6 +190,14 @@ class Job:
         """How often a task was given another try because its worker was at fault."""
         self.mean_wall_s: float | None = None
         """How long its tasks take, recent ones counting most."""
+        self.long_s = 0.0
+        """About the longest that any of its last hundred tasks took."""
+        self.passed_at: float | None = None
+        """Since when smaller ones go before it, for want of room."""
+        self.saver: Worker | None = None
+        """The worker that is being emptied for it."""
+        self.inputs: Inputs | None = None
+        """What data its tasks take, if its rank asks about that."""
         # What it has to do with the accounts: see Books._account.
         self.admitted = False
         """Its queue does not hold it back for having too many queued tasks already."""
@@ -205,6 +228,28 @@ class Job:
     @property
     def id(self) -> int:
         return self.row.id
+
+    def took(self, wall_s: float) -> bool:
+        """Learn from how long one of its tasks took. Whether that makes it another kind: see `span_s`."""
+        mean = wall_s if self.mean_wall_s is None else self.mean_wall_s
+        self.mean_wall_s = mean + 0.1 * (wall_s - mean)
+        long_s = self.long_s
+        self.long_s = wall_s if wall_s > long_s else long_s + 0.01 * (wall_s - long_s)
+        span_s = self.kind.span_s
+        if self.long_s > span_s or (span_s > 1.0 and 2.0 * self.long_s <= span_s):
+            return not self.row.spec.time_limit_s
+        return False
+
+    @property
+    def span_s(self) -> float:
+        """How long a task of it may take: its limit, else what was seen, up to the next power of two; 0: unknown."""
+        if limit_s := self.row.spec.time_limit_s:
+            return limit_s
+        return 0.0 if self.long_s == 0.0 else max(1.0, 2.0 ** math.ceil(math.log2(self.long_s)))
+
+    def find_kind(self) -> None:
+        self.needs = self.row.spec.needs
+        self.kind = kind_of(self.row, self.span_s)
 
     @property
     def expected_wall_s(self) -> float | None:
@@ -270,6 +315,8 @@ class Job:
         """Out of whichever set it rests in."""
         for members in self.resting:
             members.discard(task)
+        if self.outgrown:
+            self.outgrown.pop(task, None)
 
     def restore(
         self, finished: list[Range], failed: list[Range], cancelled: list[Range], skipped: list[Range]

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from tercel.core.books import EPOCH_BITS
 from tercel.core.changes import (
     AttemptLost,
     AttemptSpent,
@@ -27,10 +28,21 @@ from tercel.core.changes import (
     SpanConcluded,
 )
 from tercel.core.effects import Acknowledged, Ended, Progressed
+from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet
 from tercel.core.joining import Joining
 from tercel.core.ledger import Flight, Job
-from tercel.core.model import MAX_BACKOFF_S, End, JobRow, JobSpec, OnFailure, Outcome, QueueRow, Report
+from tercel.core.model import (
+    MAX_BACKOFF_S,
+    MAX_MEM_BYTES,
+    End,
+    JobRow,
+    JobSpec,
+    OnFailure,
+    Outcome,
+    QueueRow,
+    Report,
+)
 from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.waiting import members_among, named
@@ -38,19 +50,34 @@ from tercel.core.workers import Worker
 
 NOTED_INTERRUPTIONS = 20
 """Of one task, in its history: a node that fails once a second for weeks must not fill the disk."""
+MAX_GROWTHS = 10
+"""Of one task: what needs ever more memory has a fault."""
 
 
 class Machine(Joining):
     def round(self) -> None:
         """Offer what can be offered, take back what should be."""
+        self._grow()
         self.effects += self._dispatcher.round()
+        if self._grow():
+            self.effects += self._dispatcher.round()
 
     # -- from clients -------------------------------------------------------------------------------------
 
-    def on_accepted(self, row: JobRow, edges: Sequence[Edge] = (), now: float = 0.0) -> Job:
-        """A submission whose commit is done. The jobs that it needs are known here, or pinned."""
+    def on_accepted(
+        self,
+        row: JobRow,
+        edges: Sequence[Edge] = (),
+        now: float = 0.0,
+        inputs: Sequence[Sequence[str]] | None = None,
+    ) -> Job:
+        """A submission whose commit is done. The jobs that it needs are known here, or pinned.
+
+        `inputs`: the keys of the data that each task takes, if its rank asks about that.
+        """
         job = Job(row, self.queue_of(row))
         job.edges = edges
+        job.inputs = Inputs(inputs) if inputs is not None else None
         self._enter(job)
         if edges or row.spec.after or row.held:
             self._attach(job, now)
@@ -76,7 +103,7 @@ class Machine(Joining):
             self.changes.append(SpanConcluded(job.id, first, last, TaskState.CANCELLED, now, reason))
         for task in members_among(job.strays, doomed):
             self._conclude_strays(job, task, again=True)
-        for told in (job.failures, job.interruptions, job.delayed):
+        for told in (job.failures, job.growths, job.interruptions, job.delayed, job.outgrown):
             for task in members_among(told, doomed):
                 del told[task]
         job.cancelled.update(doomed)
@@ -250,6 +277,9 @@ class Machine(Joining):
                 self._refusals.setdefault(worker.id, set()).add(job.id)
             self._take_off(flight, again=False)
             return False
+        if _outgrew(job, flight, report):
+            self._take_outgrown(worker, flight, report, now)
+            return False
         event = self._verdict(job, task, report)
         if event is not TaskEvent.FINISH and self._is_workers_fault(worker, flight, report, now):
             self._take_off(flight, again=True)
@@ -258,9 +288,8 @@ class Machine(Joining):
         after = next_state(before, event) if before is not None else None
         if after is None:
             return False
-        if report.end is End.EXITED:
-            mean = report.wall_s if job.mean_wall_s is None else job.mean_wall_s
-            job.mean_wall_s = mean + 0.1 * (report.wall_s - mean)
+        if report.end is End.EXITED and job.took(report.wall_s) and self._timed:
+            job.find_kind()
         job.due += self.worth_of(flight, report.wall_s)
         if event is TaskEvent.FINISH:
             self._book_success(worker, job, task, now)
@@ -273,10 +302,9 @@ class Machine(Joining):
             return False
         outcome = Outcome(after, worker.id, now, report)
         job.ended_in(after).add(task)
-        if job.failures:
-            job.failures.pop(task, None)
-        if job.interruptions:
-            job.interruptions.pop(task, None)
+        for told in (job.failures, job.growths, job.interruptions):
+            if told:
+                told.pop(task, None)
         self.changes.append(Concluded(outcome))
         return True
 
@@ -287,6 +315,21 @@ class Machine(Joining):
         else:
             self._forget_stray(flight)
             self._close(flight, again)
+
+    def _take_outgrown(self, worker: Worker, flight: Flight, report: Report, now: float) -> None:
+        """It ended for want of memory, and its task is to have more. If the task is not its any more, that is no news."""
+        job, task = flight.job, flight.task
+        self.changes.append(AttemptLost(Outcome(TaskState.FAILED, worker.id, now, report)))
+        if job.flights.get(task) is not flight:
+            self._forget_stray(flight)
+            self._close(flight, again=True)
+            return
+        job.due += self.worth_of(flight, report.wall_s)
+        self._supersede(flight, again=True)
+        job.rest(task)
+        # Of an attempt of an earlier epoch it is not known how much it had: it is tried with what the job asks for now.
+        had_bytes = flight.lease.needs.mem_bytes if flight.attempt >> EPOCH_BITS == self.epoch else 0
+        self._outgrow(job, task, had_bytes, report.max_rss_bytes)
 
     def _verdict(self, job: Job, task: int, report: Report) -> TaskEvent:
         if report.end is End.EXITED and report.code == 0:
@@ -333,6 +376,13 @@ class Machine(Joining):
             last.attempts.append(flight.attempt)
         else:
             self.effects.append(Ended(flight.worker.id, [flight.attempt]))
+
+
+def _outgrew(job: Job, flight: Flight, report: Report) -> bool:
+    """Whether the attempt ended for want of memory, and its task is to have more."""
+    if report.end is not End.EXCEEDED or report.exceeded != "memory" or job.row.spec.mem_growth <= 1:
+        return False
+    return job.growths.get(flight.task, 0) < MAX_GROWTHS and flight.lease.needs.mem_bytes < MAX_MEM_BYTES
 
 
 def _retry_rule(spec: JobSpec, report: Report) -> tuple[int, float]:

@@ -15,6 +15,7 @@ MAX_PRIORITY = 2**32 - 1
 DEFAULT_OUTPUT_LIMIT_BYTES = 10 * 2**20
 MAX_TASKS = 100_000_000
 MAX_BACKOFF_S = 3600.0
+MAX_MEM_BYTES = 2**60
 MAX_RANGES = 100_000
 """Of task numbers in one job. Accepting, showing and cancelling it cost its ranges, and others wait meanwhile: half a
 second for so many.
@@ -156,7 +157,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rank: str = ""
     """A CEL expression, a number: among the workers that may run it, those with the highest are preferred."""
     mem_growth: float = 0.0
-    """A task that used more memory than it asked for runs again with so many times as much; 0: it fails."""
+    """A task that used more memory than it asked for runs again with so many times as much; 1 or less: it fails."""
     isolate: str = ""
     """`bwrap`: the system is read-only to it, other tasks' processes and files are out of its sight."""
     container: str = ""

@@ -65,6 +65,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     load: float = 0.0
     unhealthy: str = ""
     """Why it takes no tasks for now, if so."""
+    note: str = ""
+    """What people should know of it though it works: that its clock is off, say."""
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):

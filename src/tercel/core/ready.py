@@ -2,10 +2,10 @@
 
     queue (lowest pass) -> priority (0 first) -> user (lowest pass) -> the job that came first
 
-Jobs of one user in one queue stand in a Stream; in it, those with the same needs (and refused by the same workers) are
-one class and stand in one Line: where its first does not fit, nobody in it does. So asking "what may this worker run?"
-costs the number of streams and classes, however many jobs or tasks wait; and a worker is full, mostly, long before all
-classes were asked.
+Jobs of one user in one queue stand in a Stream; in it, those of one kind (and refused by the same workers) are one class
+and stand in one Line: where its first does not fit, nobody in it does. Lines that do not suit workers of some shape are
+left out of the order that these workers see. So asking "what may this worker run?" costs the number of streams and
+classes, however many jobs or tasks wait; and a worker is full, mostly, long before all classes were asked.
 """
 
 import heapq
@@ -13,14 +13,18 @@ import math
 from bisect import insort
 from collections.abc import Iterable, Iterator
 
+from tercel.core.inputs import Takers
+from tercel.core.kinds import Kind, Shape, Significant
 from tercel.core.ledger import Job
-from tercel.core.model import Needs
+from tercel.core.presence import Reservation
 from tercel.core.shares import UNLIMITED, Account, Clock, Queue
 
 STALE_MOST = 16
 """Entries of jobs that left a line, beside as many as there are jobs in it, before they are cleared away."""
 
-Class = tuple[Needs, frozenset[str]]
+Class = tuple[Kind, frozenset[str], int]
+"""Of what kind, refused by whom, and how urgent, if there is a rank to choose by: that is between equals."""
+ANY_URGENCY = -1
 
 
 def rank(job: Job) -> tuple[int, int]:
@@ -30,29 +34,38 @@ def rank(job: Job) -> tuple[int, int]:
 class Line:
     """The waiting jobs of one class. Who leaves stays in the heap until it comes up, or until too many did."""
 
-    __slots__ = ("_heap", "_members", "kind", "stream")
+    __slots__ = ("_heap", "_members", "kind", "stream", "takers")
 
     def __init__(self, stream: "Stream", kind: Class) -> None:
         self.stream = stream
         self.kind = kind
         self._heap: list[tuple[int, int]] = []
         self._members: dict[int, Job] = {}
+        self.takers = Takers()
 
     def __len__(self) -> int:
         return len(self._members)
 
     def join(self, job: Job) -> None:
         self._members[job.id] = job
+        if job.inputs is not None:
+            self.takers.add(job.id, job.inputs)
         heapq.heappush(self._heap, rank(job))
 
     def leave(self, job: Job) -> None:
         del self._members[job.id]
+        if job.inputs is not None:
+            self.takers.remove(job.id, job.inputs)
         if len(self._heap) > 2 * len(self._members) + STALE_MOST:
             self._heap = [rank(job) for job in self._members.values()]
             heapq.heapify(self._heap)
 
     def jobs(self) -> Iterable[Job]:
+        """In the order in which they joined."""
         return self._members.values()
+
+    def member(self, id: int) -> Job | None:
+        return self._members.get(id)
 
     @property
     def head(self) -> Job | None:
@@ -67,11 +80,12 @@ class Line:
 class Stream:
     """The waiting jobs of one user in one queue."""
 
-    __slots__ = ("lines", "queue", "user")
+    __slots__ = ("lines", "owner", "queue", "user")
 
-    def __init__(self, queue: Queue, user: Account) -> None:
+    def __init__(self, queue: Queue, user: Account, owner: str = "") -> None:
         self.queue = queue
         self.user = user
+        self.owner = owner
         self.lines: dict[Class, Line] = {}
 
     @property
@@ -85,6 +99,7 @@ class ReadyQueue:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.significant = Significant()
         self._streams: dict[Account, Stream] = {}
         """By the account of the user in the queue."""
         self._line_of: dict[int, Line] = {}
@@ -106,16 +121,18 @@ class ReadyQueue:
             self.drop(job)
             return False
         before = self._line_of.get(job.id)
-        if before is not None and before.kind[1] == job.refused_by.keys():
+        if before is not None and before.kind[0] is job.kind and before.kind[1] == job.refused_by.keys():
             return False
         self.drop(job)
         stream = self._streams.get(job.user)
         if stream is None:
-            stream = self._streams[job.user] = Stream(job.queue, job.user)
-        kind = job.needs, frozenset(job.refused_by)
+            stream = self._streams[job.user] = Stream(job.queue, job.user, job.row.owner)
+        urgency = job.row.spec.priority if job.kind.rank is not None else ANY_URGENCY
+        kind = job.kind, frozenset(job.refused_by), urgency
         line = stream.lines.get(kind)
         if line is None:
             line = stream.lines[kind] = Line(stream, kind)
+            self.significant.note(job.kind)
         line.join(job)
         self._line_of[job.id] = line
         return True
@@ -140,17 +157,28 @@ class ReadyQueue:
         """How many other users and queues have work that waits for a worker. For people."""
         return sum(1 for stream in self._streams.values() if stream.user is not job.user and stream.open)
 
-    def order(self) -> "Order":
-        """All streams that may go, as they stand."""
-        return Order([stream for stream in self._streams.values() if stream.open], self._clock)
+    def order(self, shape: Shape | None = None, reservation: Reservation | None = None) -> "Order":
+        """All streams that may go, as they stand; for workers of this shape, set aside like that."""
+        streams = [
+            stream
+            for stream in self._streams.values()
+            if stream.open and (reservation is None or is_for(reservation, stream))
+        ]
+        return Order(streams, self._clock, shape)
+
+
+def is_for(reservation: Reservation, stream: Stream) -> bool:
+    return (not reservation.queue or reservation.queue == stream.queue.name) and (
+        not reservation.user or reservation.user == stream.owner
+    )
 
 
 class Order:
     """Streams and, in each, lines by their next job; kept so while tasks are taken from them."""
 
-    def __init__(self, streams: Iterable[Stream], clock: Clock) -> None:
+    def __init__(self, streams: Iterable[Stream], clock: Clock, shape: Shape | None = None) -> None:
         self.clock = clock
-        self.sorted = [SortedStream(stream) for stream in streams]
+        self.sorted = [stream for one in streams if (stream := SortedStream(one, shape)).has_lines]
 
     def __len__(self) -> int:
         return len(self.sorted)
@@ -159,12 +187,18 @@ class Order:
 class SortedStream:
     __slots__ = ("_entries", "queue", "user")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, shape: Shape | None) -> None:
         self.queue = stream.queue
         self.user = stream.user
         self._entries = sorted(
-            (*rank(head), line) for line in stream.lines.values() if (head := line.head) is not None
+            (*rank(head), line)
+            for line in stream.lines.values()
+            if (shape is None or line.kind[0].suits(shape)) and (head := line.head) is not None
         )
+
+    @property
+    def has_lines(self) -> bool:
+        return bool(self._entries)
 
     def job(self, at: int) -> Job | None:
         """The next job of the line in this place, None behind the last."""
@@ -178,6 +212,9 @@ class SortedStream:
                 insort(self._entries, (*rank(head), line))
         return None
 
+    def line(self, at: int) -> Line:
+        return self._entries[at][2]
+
 
 class Walk:
     """One worker's way through an order: from the front, past what does not fit it."""
@@ -187,6 +224,8 @@ class Walk:
         self._streams = order.sorted
         self._at = [0] * len(order.sorted)
         self._chosen = 0
+        self.contested = len(order.sorted) > 1
+        """Whether there is anybody else whose turn it could be."""
 
     def job(self) -> Job | None:
         """The next that was not passed over, None at the end."""
@@ -213,13 +252,18 @@ class Walk:
             job.id,
         )
 
+    @property
+    def line(self) -> Line:
+        """The one whose first job was told last."""
+        return self._streams[self._chosen].line(self._at[self._chosen])
+
     def pass_over(self) -> None:
         """What comes after it in its line needs the same, so the whole line has to wait."""
         self._at[self._chosen] += 1
 
     def turns(self, job: Job, cost: float) -> int:
         """How many tasks in a row it has, each of this cost, before it is somebody else's turn."""
-        if len(self._streams) == 1:
+        if not self.contested:
             return UNLIMITED
         queue, user, clock = job.queue, job.user, self._clock
         price = cost * clock.worth

@@ -14,7 +14,7 @@ from collections.abc import Collection
 import msgspec
 
 from tercel.core.accounts import Settings
-from tercel.core.cel import Value, where
+from tercel.core.cel import where
 from tercel.core.changes import Loaded, ReservationRemoved, ReservationSet, WorkerSet
 from tercel.core.effects import Recalled
 from tercel.core.ledger import Job
@@ -51,9 +51,9 @@ class Standing(Waiting):
     def _seat(self, worker: Worker, now: float) -> None:
         """What is kept of it has its effect on it."""
         row = worker.row = self.row_of(worker.id)
-        worker.tags = frozenset((*worker.info.tags, *row.tags)).difference(row.lost_tags)
+        worker.set_tags()
         worker.conduct.probing = bool(row.quarantined and row.pause_s) and now >= probe_at(row)
-        worker.reservation = self._reservation_of(worker)
+        worker.reservation = self._reservation_of(worker, now)
 
     def _set_row(self, row: WorkerRow, now: float) -> None:
         if row == self.row_of(row.name):
@@ -145,11 +145,14 @@ class Standing(Waiting):
 
     def _another_for(self, job: Job, worker: Worker) -> bool:
         """Whether somebody else could run tasks of a job."""
+        now, significant = self._clock.now, self.ready.significant
         return any(
             other.takes_more
             and not other.row.quarantined
-            and other.could_run(job.needs)
+            and other.reservation is None
             and other.id not in job.refused_by
+            and job.kind.suits(other.shape(significant))
+            and job.kind.allows(other, now)
             for other in self.workers.values()
             if other is not worker
         )
@@ -191,15 +194,15 @@ class Standing(Waiting):
 
     def _reserve_anew(self, now: float) -> None:
         for worker in self.workers.values():
-            reservation = self._reservation_of(worker)
+            reservation = self._reservation_of(worker, now)
             if reservation != worker.reservation:
                 worker.reservation = reservation
                 self._dispatcher.worker_changed(worker)
 
-    def _reservation_of(self, worker: Worker) -> Reservation | None:
+    def _reservation_of(self, worker: Worker, now: float) -> Reservation | None:
         """Of several the earliest."""
         for _, reservation in sorted(self.reservations.items()):
-            if _covers(reservation, worker):
+            if _covers(reservation, worker, now):
                 return reservation
         return None
 
@@ -228,19 +231,7 @@ def probe_at(row: WorkerRow) -> float:
     return row.quarantined_at + row.pause_s
 
 
-def _covers(reservation: Reservation, worker: Worker) -> bool:
+def _covers(reservation: Reservation, worker: Worker, now: float) -> bool:
     if not reservation.where:
         return True
-    return where(reservation.where).evaluate(_attributes(worker)) is True
-
-
-def _attributes(worker: Worker) -> dict[str, Value]:
-    info = worker.info
-    return {
-        "worker.name": worker.id,
-        "worker.node": info.node,
-        "worker.site": info.site,
-        "worker.os": info.os,
-        "worker.arch": info.arch,
-        "worker.tags": tuple(sorted(worker.tags)),
-    }
+    return where(reservation.where).evaluate(worker.attributes(now)) is True

@@ -1,11 +1,12 @@
-"""Tasks that wait: for others, for their next try, or because somebody holds them.
+"""Tasks that wait: for others, for their next try, for more memory, or because somebody holds them.
 
-ready --wait--> waiting --meet--> ready          needs and pauses between tries
+ready --wait--> waiting --meet--> ready          needs, pauses between tries, and the growth of what their job asks for
                    \\--skip--> cancelled          a need that cannot be met any more; and so on down the graph
 ready, waiting --hold--> paused --release--> ready (or waiting)
 """
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Mapping
 
@@ -15,10 +16,10 @@ from tercel.core import graph
 from tercel.core.accounts import Settings
 from tercel.core.books import Books
 from tercel.core.changes import JobRevised, Loaded, Reopened, SpanConcluded
-from tercel.core.effects import Progressed
+from tercel.core.effects import Progressed, Revised
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
-from tercel.core.model import End, JobSpec, OnFailure
+from tercel.core.model import MAX_MEM_BYTES, End, JobSpec, OnFailure
 from tercel.core.states import TaskEvent, TaskState, next_state
 
 NAMED_MOST = 10_000
@@ -29,6 +30,8 @@ class Waiting(Books):
         super().__init__(settings, loaded, now)
         self._delays: list[tuple[float, int, int]] = []
         """When the next try of a task is due, of which job and task."""
+        self._outgrowing: dict[int, Job] = {}
+        """Jobs with tasks that wait for more memory."""
         for job in list(self.jobs.values()):
             self._attach(job, now)
 
@@ -148,7 +151,7 @@ class Waiting(Books):
                 return unmet  # a job may have thousands of needs, and hears of each
             if need.left:
                 unmet.update(tasks.intersection(need.left) if need.after.each else tasks)
-        for told in (job.unmet, job.delayed):
+        for told in (job.unmet, job.delayed, job.outgrown):
             if told:
                 unmet.update(IntervalSet((task, task) for task in members_among(told, tasks)))
         return unmet
@@ -174,6 +177,37 @@ class Waiting(Books):
         for job in touched.values():
             self.effects.append(Progressed(job.id, [], []))
             self._settle(job)
+
+    # -- more memory --------------------------------------------------------------------------------------
+
+    def _outgrow(self, job: Job, task: int, had_bytes: int, used_bytes: int) -> None:
+        """A resting task needs more memory than it had. It runs again when its job asks for more, if it does not yet."""
+        job.growths[task] = job.growths.get(task, 0) + 1
+        if _is_more(job.needs.mem_bytes, had_bytes):
+            return  # it does since
+        job.outgrown[task] = (had_bytes, used_bytes)
+        self._outgrowing[job.id] = job
+        if task in job.ready and next_state(TaskState.READY, TaskEvent.WAIT) is TaskState.WAITING:
+            job.ready.discard(task)
+            job.waiting.add(task)
+
+    def _grow(self) -> bool:
+        """Jobs of which all has started that could at their size: they ask for more. Whether any does."""
+        grown = False
+        for job in list(self._outgrowing.values()):
+            if not job.outgrown or self.jobs.get(job.id) is not job:
+                del self._outgrowing[job.id]
+            elif not job.ready:
+                grown = True
+                self.revise(job, msgspec.structs.replace(job.row.spec, mem_bytes=grown_bytes(job)))
+        return grown
+
+    def _refit(self, job: Job) -> None:
+        """Those that waited for more memory than they had, and would have it now, do not wait for that any more."""
+        fit = [task for task, (had, _) in job.outgrown.items() if _is_more(job.needs.mem_bytes, had)]
+        for task in fit:
+            del job.outgrown[task]
+        self._meet(job, IntervalSet((task, task) for task in sorted(fit)))
 
     # -- what people ask ----------------------------------------------------------------------------------
 
@@ -220,9 +254,13 @@ class Waiting(Books):
         """What it asks for, or which of it is held, is another by now. Its place in line may be, too."""
         held = tuple(job.held.ranges())
         self.ready.drop(job)
+        if spec is not job.row.spec:
+            self.effects.append(Revised(job.id))
         job.row = msgspec.structs.replace(job.row, spec=spec, held=held)
-        job.needs = spec.needs
+        job.find_kind()
         job.most_fails = spec.most_fails(job.task_count)
+        if job.outgrown:
+            self._refit(job)
         self.changes.append(JobRevised(job.id, spec, held))
         self.effects.append(Progressed(job.id, [], []))
         self._settle(job)
@@ -286,8 +324,9 @@ class _Skips:
         job.waiting.difference_update(doomed)
         job.cancelled.update(doomed)
         job.skipped.update(doomed)
-        for task in members_among(job.delayed, doomed):
-            del job.delayed[task]
+        for told in (job.delayed, job.outgrown):
+            for task in members_among(told, doomed):
+                del told[task]
         self._all.setdefault((job.id, why), (job, IntervalSet()))[1].update(doomed)
         self.todo.append((job, doomed, why))
 
@@ -298,6 +337,17 @@ class _Skips:
 def named(tasks: IntervalSet) -> list[int]:
     """Tasks that ended without having run, for those who wait for them; of very many, the end of their job tells."""
     return list(tasks) if len(tasks) <= NAMED_MOST else []
+
+
+def grown_bytes(job: Job) -> int:
+    """How much memory its tasks will ask for, now that some of them had too little."""
+    most = max(had_bytes for had_bytes, _ in job.outgrown.values())
+    return min(MAX_MEM_BYTES, max(most + 1, math.ceil(most * job.row.spec.mem_growth)))
+
+
+def _is_more(mem_bytes: int, had_bytes: int) -> bool:
+    """Whether a task that asks for so much has more than before: 0 is no limit."""
+    return not mem_bytes or mem_bytes > had_bytes
 
 
 def _unfinished(job: Job) -> IntervalSet:

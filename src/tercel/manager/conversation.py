@@ -18,6 +18,7 @@ from tercel.manager.frames import frames
 from tercel.wire.messages import (
     Ack,
     Bye,
+    Cached,
     Fetch,
     FromManager,
     FromWorker,
@@ -186,8 +187,12 @@ class Conversation:
                     machine.on_reports(self.worker, reports, now)
                 case Started(attempts):
                     machine.on_started(self.worker, attempts, now)
-                case Presence(state, capacity):
-                    machine.on_presence(self.worker, state, hearing.capacity(capacity), now)
+                case Presence(state, capacity, facts):
+                    hearing.check_facts(facts)
+                    machine.on_presence(self.worker, state, hearing.capacity(capacity), now, facts)
+                case Cached(kept, gone):
+                    hearing.check_cached(kept)
+                    machine.on_cached(self.worker, kept, gone)
                 case Returned(attempts):
                     machine.on_returned(self.worker, attempts)
                 case Segment(attempt, stream, number, data):

@@ -15,14 +15,13 @@ import msgspec
 
 from tercel.core.commands import (
     MAX_CPUS,
-    MAX_MEM_BYTES,
     MAX_OUTPUT_BYTES,
     MAX_SECONDS,
     MAX_VALUE_BYTES,
 )
 from tercel.core.errors import PeerError
-from tercel.core.model import Needs, Output, Report
-from tercel.core.presence import WorkerInfo
+from tercel.core.model import MAX_MEM_BYTES, Needs, Output, Report
+from tercel.core.presence import Facts, WorkerInfo
 from tercel.wire.messages import (
     INLINE_OUTPUT_BYTES,
     PROTOCOL,
@@ -35,6 +34,11 @@ from tercel.wire.messages import (
 MAX_WORKER_NAME = 128
 MAX_WORD = 256
 """Characters in what a worker says about itself."""
+MAX_TAGS = 10_000
+MAX_PIECES = 1_000
+MAX_AMOUNT = 10**12
+"""Of a resource, in thousandths."""
+MAX_SPEED = 1e6
 MAX_NOTE = 1000
 """Characters in what it says about an attempt."""
 MAX_CODE = 2**31 - 1
@@ -65,12 +69,40 @@ def refusal(hello: Hello) -> str:
         if len(word) > MAX_WORD or not word.isprintable():
             return f"a worker's {name} has at most {MAX_WORD} printable characters"
     if not _possible(hello.info.capacity) or hello.info.capacity.millicpus < 1:
-        return "a worker gives at least some cpu, and no more cpus and memory than a machine can have"
-    return ""
+        return (
+            "a worker gives at least some cpu, and no more cpus, memory and resources than a machine can have"
+        )
+    return _too_much(hello.info)
 
 
 def _words(info: WorkerInfo) -> list[tuple[str, str]]:
-    return [(name, word) for name in info.__struct_fields__ if isinstance(word := getattr(info, name), str)]
+    words = [(name, word) for name in info.__struct_fields__ if isinstance(word := getattr(info, name), str)]
+    words += [("tags", tag) for tag in info.tags]
+    words += [("containers", engine) for engine in info.containers]
+    words += [("gpus", word) for gpu in info.gpus for word in (gpu.id, gpu.model)]
+    words += [("resources", name) for name, _ in info.capacity.resources]
+    return words + [("indices", word) for name, pieces in info.indices.items() for word in (name, *pieces)]
+
+
+def _too_much(info: WorkerInfo) -> str:
+    """What it says more of than anybody has."""
+    counts = (
+        ("tags", len(info.tags), MAX_TAGS),
+        ("gpus", len(info.gpus), MAX_PIECES),
+        ("containers", len(info.containers), MAX_PIECES),
+        ("resources", len(info.capacity.resources), MAX_PIECES),
+        ("indices", sum(map(len, info.indices.values())), MAX_PIECES),
+    )
+    for name, count, most in counts:
+        if count > most:
+            return f"a worker has at most {most:,} {name}"
+    if not 0.0 <= info.speed <= MAX_SPEED or not 0 <= info.disk_bytes <= MAX_SIZE:
+        return "a worker's speed and disk are numbers that a machine can have"
+    if info.time_left_s is not None and not -MAX_TIME <= info.time_left_s <= MAX_TIME:
+        return "a worker's time left is a number of seconds"
+    if any(not 0 <= gpu.mem_bytes <= MAX_SIZE for gpu in info.gpus):
+        return "a GPU's memory is a number that a machine can have"
+    return ""
 
 
 def capacity(stated: Needs) -> Needs:
@@ -80,7 +112,30 @@ def capacity(stated: Needs) -> Needs:
 
 
 def _possible(stated: Needs) -> bool:
-    return 0 <= stated.millicpus <= MAX_CPUS * 1000 and 0 <= stated.mem_bytes <= MAX_MEM_BYTES
+    return (
+        0 <= stated.millicpus <= MAX_CPUS * 1000
+        and 0 <= stated.mem_bytes <= MAX_MEM_BYTES
+        and all(0 <= amount <= MAX_AMOUNT for _, amount in stated.resources)
+    )
+
+
+def check_facts(facts: Facts) -> None:
+    # Each comparison is also false of what is not a number.
+    possible = (
+        0 <= facts.millicpus_free <= MAX_CPUS * 1000
+        and 0 <= facts.mem_free_bytes <= MAX_SIZE
+        and 0 <= facts.disk_free_bytes <= MAX_SIZE
+        and 0.0 <= facts.load <= MAX_CPUS * 1000
+        and len(facts.unhealthy) <= MAX_NOTE
+        and facts.unhealthy.isprintable()
+    )
+    if not possible:
+        raise PeerError("measured what no machine has")
+
+
+def check_cached(kept: list[tuple[str, int]]) -> None:
+    if any(len(key) > MAX_WORD or not 0 <= size <= MAX_SIZE for key, size in kept):
+        raise PeerError("has kept data of impossible names or sizes")
 
 
 def check_segment(piece: Segment) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from tercel import __version__
-from tercel.core import commands, points, rules
-from tercel.core.model import MAX_BACKOFF_S, MAX_PRIORITY, Role
+from tercel.core import commands, placement, points, rules
+from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, MAX_PRIORITY, Role
 from tercel.manager.access import MAX_NOTE, MAX_USER
 from tercel.manager.requests import MAX_REASON, MAX_SELECTORS
 from tercel.manager.submissions import MAX_KEY
@@ -98,10 +98,23 @@ _SELECTED: Json = {
     "select": {"minItems": 1, "maxItems": MAX_SELECTORS, "items": {"pattern": _SELECTOR}},
     "reason": {"maxLength": MAX_REASON},
 }
+_AMOUNT: Json = {"minimum": 0, "maximum": placement.MAX_AMOUNT}
+_PLACED: Json = {
+    "gpus": _AMOUNT,
+    "resources": {
+        "propertyNames": {"pattern": f"^{placement.RESOURCE}$"},
+        "additionalProperties": _AMOUNT,
+        "maxProperties": placement.MAX_RESOURCES,
+    },
+    "requires": {"items": {"pattern": f"^{placement.TAG}$"}},
+    "where": {"pattern": _TEXT, "maxLength": placement.MAX_EXPRESSION_BYTES},
+    "rank": {"pattern": _TEXT, "maxLength": placement.MAX_EXPRESSION_BYTES},
+}
 _REVISED: Json = _SELECTED | {
     "cpus": {"minimum": 0.001, "maximum": commands.MAX_CPUS},
-    "mem_bytes": {"minimum": 0, "maximum": commands.MAX_MEM_BYTES},
+    "mem_bytes": {"minimum": 0, "maximum": MAX_MEM_BYTES},
     "time_limit_s": {"minimum": 0, "maximum": commands.MAX_SECONDS},
+    **_PLACED,
 }
 _LIMITS: dict[type, Json] = {
     Submission: {
@@ -119,7 +132,7 @@ _LIMITS: dict[type, Json] = {
         "array": {"pattern": rf"^({_NUMBERS}(,{_NUMBERS})*(%[1-9]\d{{0,9}})?)?$"},
         "env": {"propertyNames": {"pattern": r"^[^=\x00]+$"}, "additionalProperties": {"pattern": _TEXT}},
         "cpus": {"minimum": 0.001, "maximum": commands.MAX_CPUS},
-        "mem_bytes": {"minimum": 0, "maximum": commands.MAX_MEM_BYTES},
+        "mem_bytes": {"minimum": 0, "maximum": MAX_MEM_BYTES},
         "time_limit_s": {"minimum": 0, "maximum": commands.MAX_SECONDS},
         "kill_grace_s": {"minimum": 0, "maximum": 3600},
         "priority": {"minimum": 0, "maximum": MAX_PRIORITY},
@@ -127,6 +140,15 @@ _LIMITS: dict[type, Json] = {
         "backoff_s": {"minimum": 0, "maximum": MAX_BACKOFF_S},
         "max_fails": {"pattern": r"^(\d{1,9}|\d{1,2}(\.\d{1,6})?%|100%)?$"},
         "output_limit_bytes": {"minimum": 0, "maximum": commands.MAX_OUTPUT_BYTES},
+        **_PLACED,
+        "pids": {"minimum": 0, "maximum": placement.MAX_PIDS},
+        "disk_bytes": {"minimum": 0, "maximum": MAX_MEM_BYTES},
+        "mem_growth": {"minimum": 0, "maximum": placement.MAX_GROWTH},
+        "isolate": {"enum": ["", *placement.ISOLATIONS]},
+        "container": {"pattern": r"^([^\s\-]\S*)?$", "maxLength": placement.MAX_IMAGE},
+        "cleanup": {"pattern": r"^([^\x00]*[^\x00\s][^\x00]*)?$", "maxLength": placement.MAX_CLEANUP_BYTES},
+        "cleanup_limit_s": {"minimum": placement.LEAST_AMOUNT, "maximum": placement.MAX_CLEANUP_S},
+        "warn_signal": {"pattern": r"^((SIG)?[A-Z][A-Z0-9]{1,9}@\d{1,9}(\.\d{1,3})?)?$"},
     },
     Selection: _SELECTED,
     Revision: _REVISED | {"priority": {"minimum": 0, "maximum": MAX_PRIORITY}},

@@ -15,12 +15,14 @@ from tercel.core.model import JobRow, JobSpec
 from tercel.core.selectors import Selector, parse_selector
 from tercel.manager.access import Identity
 from tercel.manager.finding import ended, find_job, pinned, standing
+from tercel.manager.inputs import restored
 from tercel.manager.service import Manager
 from tercel.stores.contract import needed_by
 from tercel.wire.api import Retry, Revision, Selection
 
 MAX_SELECTORS = 1000
 MAX_REASON = 500
+_REVISABLE = [name for name in Revision.__struct_fields__ if name not in Selection.__struct_fields__]
 JOBS_AT_ONCE = 1000
 """Read from the store, cancelled or retried before others get their turn."""
 
@@ -71,7 +73,7 @@ async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
                     retried.append(id)
                     count += more
                     if (spec := _revised(job.row.spec, wish)) != job.row.spec:
-                        manager.revise(job, spec)
+                        manager.machine.revise(job, spec)
         await _revive(manager, retried)
     await _saved(manager)
     return count
@@ -127,7 +129,7 @@ async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
     count = 0
     for job, spec in revised:
         if spec != job.row.spec:
-            manager.revise(job, spec)
+            manager.machine.revise(job, spec)
             count += 1
     await _saved(manager)
     return count
@@ -135,10 +137,11 @@ async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
 
 def _revised(spec: JobSpec, wish: Revision) -> JobSpec:
     """Raises UsageError for what no job may ask for."""
-    named = ("priority", "cpus", "mem_bytes", "time_limit_s")
-    fields = {name: value for name in named if (value := getattr(wish, name)) is not None}
+    fields = {name: value for name in _REVISABLE if (value := getattr(wish, name)) is not None}
     if not fields:
         return spec
+    if "requires" in fields:
+        fields["requires"] = tuple(dict.fromkeys(fields["requires"]))
     spec = msgspec.structs.replace(spec, **fields)
     check_numbers(spec)
     return spec
@@ -168,7 +171,10 @@ async def _reopened(manager: Manager, id: int) -> AsyncIterator[Job]:
     if (job := manager.machine.jobs.get(id)) is None:
         live = await ended(manager, id)
         async with pinned(manager, needed_by(live)):
-            yield manager.machine.jobs.get(id) or manager.machine.restore(live)
+            if (job := manager.machine.jobs.get(id)) is None:
+                job = manager.machine.restore(live)
+                manager.machine.set_inputs(job, restored(job, manager.store))
+            yield job
     else:
         yield job
 

@@ -28,15 +28,16 @@ from tercel.core.effects import (
     Offered,
     Progressed,
     Recalled,
+    Revised,
     Welcomed,
 )
 from tercel.core.errors import PassingFault
-from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import JobRow, JobSpec, Lease
+from tercel.core.model import JobRow, Lease
 from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub
 from tercel.manager.frames import offers
+from tercel.manager.inputs import inputs_of, restored
 from tercel.manager.options import ManagerOptions
 from tercel.manager.values import Uploads, named
 from tercel.stores.contract import Store
@@ -73,6 +74,8 @@ class Manager:
         self.clock = clock
         self.started_at = clock()
         self.machine = Machine(Settings(grace_s=options.grace_s), loaded, self.started_at)
+        for job in list(self.machine.jobs.values()):
+            self.machine.set_inputs(job, restored(job, store))
         self.hub = Hub()
         self.keys_under_way: dict[tuple[str, str], asyncio.Future[list[JobRow]]] = {}
         """Submissions (owner and key) that are on their way to the disk."""
@@ -117,13 +120,6 @@ class Manager:
         self._urgent.set()
         self.wake()
         await arrival.accepted
-
-    def revise(self, job: Job, spec: JobSpec) -> None:
-        """Workers that know the job are told before they are given more of it."""
-        self.machine.revise(job, spec)
-        for worker in self._briefed.pop(job.id, ()):
-            if (conversation := self._conversations.get(worker)) is not None:
-                conversation.briefed.discard(job.id)
 
     @property
     def trouble(self) -> str:
@@ -230,7 +226,8 @@ class Manager:
                 self._fault = None
         for arrival in arrivals:
             for number, added in enumerate(arrival.added, 1):
-                self.machine.on_accepted(added.job, added.edges, self.clock())
+                inputs = inputs_of(added.job, added.calls)
+                self.machine.on_accepted(added.job, added.edges, self.clock(), inputs)
                 if number % JOBS_AT_ONCE == 0:
                     await asyncio.sleep(0)
             if not arrival.accepted.done():
@@ -294,12 +291,20 @@ class Manager:
                 self._welcome(worker, drop, hello)
             case Drained(worker):
                 self._send(worker, Drain())
+            case Revised(job):
+                self._brief_anew(job)
 
     def _welcome(self, worker: str, drop: list[int], hello: int) -> None:
         """Only on the link whose Hello this answers: two may have waited for one commit."""
         conversation = self._conversations.get(worker)
         if conversation is not None and conversation.hello == hello:
-            conversation.post(Welcome(self.machine.epoch, self.options.heartbeat_s, drop))
+            conversation.post(Welcome(self.machine.epoch, self.options.heartbeat_s, drop, self.clock()))
+
+    def _brief_anew(self, job: int) -> None:
+        """Workers that know the job are told before they are given more of it."""
+        for worker in self._briefed.pop(job, ()):
+            if (conversation := self._conversations.get(worker)) is not None:
+                conversation.briefed.discard(job)
 
     def _offer(self, lease: Lease) -> None:
         job = self.machine.jobs.get(lease.job)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from tercel.core import assign
 from tercel.core.changes import Edge, JobAdded
 from tercel.core.commands import check_spec, parse_key
 from tercel.core.errors import NotFound, UsageError
@@ -113,6 +114,8 @@ def _earlier(manager: Manager, who: Identity, drafts: list[_Draft]) -> list[Subm
 
 
 async def _checked(submissions: Sequence[Submission], of_flow: bool = False) -> list[_Draft]:
+    if any(one.rank for one in submissions):
+        await asyncio.to_thread(assign.prepare)
     if sum(map(_listed, submissions)) + len(submissions) > LINES_AT_ONCE:
         return await asyncio.to_thread(_check_all, submissions, of_flow)
     return _check_all(submissions, of_flow)

@@ -80,6 +80,20 @@ def job_view(manager: Manager, row: JobRow, *, listed: bool = False) -> JobView:
         template=spec.template,
         grid=str(spec.grid)[:1000] if spec.grid is not None else "",
         points=spec.grid.count if spec.grid is not None else 0,
+        gpus=spec.gpus,
+        resources=spec.resources,
+        requires=list(spec.requires[:after_most]),
+        where=spec.where,
+        rank=spec.rank,
+        mem_growth=spec.mem_growth,
+        pids=spec.pids,
+        disk_bytes=spec.disk_bytes,
+        isolate=spec.isolate,
+        container=spec.container,
+        sandbox=spec.sandbox,
+        cleanup=spec.cleanup,
+        cleanup_limit_s=spec.cleanup_limit_s,
+        warn_signal=spec.warn_signal,
     )
 
 

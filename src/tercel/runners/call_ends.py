@@ -6,6 +6,7 @@ import time
 from tercel.core.model import End, Report
 from tercel.runners.call_process import Left
 from tercel.runners.contract import Launch
+from tercel.runners.guard import Excess, out_of_memory
 from tercel.runners.reports import signal_note
 
 TRIES = 3
@@ -15,11 +16,13 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 class Ending:
     """A call that is being ended."""
 
-    __slots__ = ("attempt", "end", "kill_at", "killed")
+    __slots__ = ("attempt", "end", "excess", "kill_at", "killed")
 
-    def __init__(self, attempt: int, end: End, kill_at: float) -> None:
+    def __init__(self, attempt: int, end: End, kill_at: float, excess: Excess | None = None) -> None:
         self.attempt = attempt
         self.end = end
+        self.excess = excess
+        """If it took too much: what."""
         self.kill_at = kill_at
         self.killed = False
 
@@ -74,21 +77,27 @@ def died(launch: Launch, left: Left, ending: Ending | None) -> Report:
     """Of the call that its interpreter died in."""
     wall_s = time.monotonic() - left.since
     notes = list(left.notes)
+    excess: Excess | None = None
     if left.status < 0:
         end, code = End.SIGNALLED, -left.status
     else:
         # Even 0 is no success: there is no value.
         end, code = End.EXITED, left.status or 1
     if ending is not None and ending.attempt == launch.attempt:
-        end = ending.end
-        if ending.killed and launch.program.kill_grace_s:
+        end, excess = ending.end, ending.excess
+        if excess is None and ending.killed and launch.program.kill_grace_s:
             notes.insert(0, f"killed: it had not ended {launch.program.kill_grace_s:g} s after TERM")
         if ending.end is End.TIMED_OUT:
             notes.insert(0, f"time limit of {launch.program.time_limit_s:g} s reached")
+    elif left.out_of_memory and launch.program.limits.mem_bytes:
+        end, excess = End.EXCEEDED, out_of_memory(launch.program.limits.mem_bytes)
     elif end is End.SIGNALLED:
         notes.insert(0, f"its interpreter {signal_note(code)}")
     else:
         notes.insert(0, f"its interpreter was ended by the function with code {left.status}")
+    if excess is not None:
+        notes.insert(0, excess.note)
     ids = (launch.job, launch.task, launch.attempt)
-    note = "; ".join(notes)
-    return Report(*ids, end, code, time.time() - wall_s, wall_s, 0.0, 0, note, left.out, left.err)
+    what, mem_bytes = (excess.what, excess.mem_bytes) if excess is not None else ("", 0)
+    used = (time.time() - wall_s, wall_s, 0.0)
+    return Report(*ids, end, code, *used, mem_bytes, "; ".join(notes), left.out, left.err, None, what)

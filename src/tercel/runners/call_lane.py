@@ -19,7 +19,6 @@ from functools import partial
 import msgspec
 
 from tercel.core.model import End, Program, Report
-from tercel.runners.board import NOBODY
 from tercel.runners.call_ends import (
     Ending,
     Futility,
@@ -31,15 +30,14 @@ from tercel.runners.call_ends import (
     unstartable,
 )
 from tercel.runners.call_process import InterpreterProcess, Left, kind_of, setup_of
+from tercel.runners.call_watch import TICK_S, CallWatch
 from tercel.runners.channel import Message
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.following import Follower, Read
+from tercel.runners.guard import Excess
 from tercel.runners.lane import Directories, interrupted
-from tercel.runners.run import ANNOUNCE_S, NEVER, TAIL_S
+from tercel.runners.run import NEVER, TAIL_S
 
-TICK_S = 0.05
-LONG_TICK_S = 0.2
-"""Between looks at a call that was announced."""
 IDLE_S = 300.0
 """An interpreter that had nothing to do for so long ends: it may be large."""
 
@@ -73,7 +71,8 @@ class CallLane:
         self._futility = Futility()
         self._job: tuple[int, Program] | None = None
         """Of its last setup."""
-        self._announced = NOBODY
+        self._watch: CallWatch | None = None
+        """Of the interpreter."""
         self._ending: Ending | None = None
         self._follower = Follower(listener, read_output)
         self._timer: asyncio.TimerHandle | None = None
@@ -98,6 +97,17 @@ class CallLane:
         running = self._drop(attempts, End.CANCELLED, "cancelled before it started", time.time())
         if running is not None:
             self._end(running, End.CANCELLED)
+
+    def warn(self, attempts: list[int]) -> None:
+        if self._watch is not None:
+            for attempt in attempts:
+                self._watch.warn(attempt, time.monotonic())
+            self._tick_in(0.0)
+
+    def end_for_excess(self, attempt: int, what: str, note: str) -> None:
+        """If it runs."""
+        if (launch := self._given.get(attempt)) is not None:
+            self._end(launch, End.EXCEEDED, Excess(what, note))
 
     def follow(self, attempt: int, on: bool) -> None:
         self._follower.follow(attempt, on)
@@ -132,12 +142,12 @@ class CallLane:
         """Give what waits to the interpreter that can take it, or see to it that there is one."""
         if not self._waiting or self.lost:
             return
-        if self._process is None and not self._start(self._waiting[0].program):
+        if self._process is None and not self._start(self._waiting[0]):
             return
         process = self._process
         assert process is not None
         messages: list[Message] = []
-        while self._waiting and not process.leaving and kind_of(self._waiting[0].program) == self._kind:
+        while self._waiting and not process.leaving and kind_of(self._waiting[0]) == self._kind:
             self._give(self._waiting.popleft(), messages)
         if messages:
             process.send(messages)
@@ -153,18 +163,19 @@ class CallLane:
         messages.append(("start", launch.task, launch.attempt, launch.call.arguments, launch.inputs))
         self._given[launch.attempt] = launch
 
-    def _start(self, program: Program) -> bool:
+    def _start(self, launch: Launch) -> bool:
         try:
             self._process = InterpreterProcess(
-                self._new_directories(), self._node, program, self._take, self._on_end, self._limit_of
+                self._new_directories(), self._node, launch, self._take, self._on_end, self._limit_of
             )
         except OSError as error:
             self._loop.call_soon(self._give_up, f"no interpreter can be started: {error}")
             return False
         except ValueError as error:  # a NUL among its variables, say
-            self._loop.call_soon(self._fail, kind_of(program), partial(unstartable, why=str(error)))
+            self._loop.call_soon(self._fail, kind_of(launch), partial(unstartable, why=str(error)))
             return False
-        self._kind = kind_of(program)
+        self._kind = kind_of(launch)
+        self._watch = CallWatch(self._process, self._listener, self._follower)
         self._proven = False
         self._job = None
         return True
@@ -182,8 +193,8 @@ class CallLane:
             self._give_up(why)
 
     def _fail(self, kind: object, report_of: Callable[[Launch], Report]) -> None:
-        failed = [launch for launch in self._waiting if kind_of(launch.program) == kind]
-        self._waiting = deque(launch for launch in self._waiting if kind_of(launch.program) != kind)
+        failed = [launch for launch in self._waiting if kind_of(launch) == kind]
+        self._waiting = deque(launch for launch in self._waiting if kind_of(launch) != kind)
         if failed:
             self._tell([report_of(launch) for launch in failed])
         self._feed()
@@ -218,7 +229,7 @@ class CallLane:
             self._loop.call_soon(self._tell, reports)
         return begun
 
-    def _end(self, launch: Launch, end: End) -> None:
+    def _end(self, launch: Launch, end: End, excess: Excess | None = None) -> None:
         """Nothing else begins while the call is being ended, so that no signal meets another."""
         if self._ending is not None or self._process is None:
             return
@@ -226,8 +237,9 @@ class CallLane:
         if self._process.board.standing().attempt != launch.attempt:
             self._process.send([("go", self._process.board.bar)])  # it has ended; its report is on the way
             return
-        grace_s = launch.program.kill_grace_s
-        self._ending = Ending(launch.attempt, end, time.monotonic() + grace_s)
+        # One that takes too much would take more in any grace.
+        grace_s = launch.program.kill_grace_s if excess is None else 0.0
+        self._ending = Ending(launch.attempt, end, time.monotonic() + grace_s, excess)
         if grace_s > 0:
             self._process.signal(signal.SIGTERM)
             self._tick_in(grace_s)
@@ -273,6 +285,8 @@ class CallLane:
         self._ending = None
         if self._process is not None:
             self._process.send([("go", self._process.board.bar)])
+        if ending.excess is not None:
+            report = msgspec.structs.replace(report, note=ending.excess.note, exceeded=ending.excess.what)
         return msgspec.structs.replace(report, end=ending.end)
 
     def _tell(self, reports: list[Report]) -> None:
@@ -281,7 +295,7 @@ class CallLane:
 
     def _on_end(self, process: InterpreterProcess, left: Left) -> None:
         """The interpreter is gone. Its books are closed before anybody is told, who may launch more at once."""
-        self._process = None
+        self._process = self._watch = None
         reports = self._new(left.reports)
         ending, self._ending = self._ending, None
         dead = self._given.get(left.attempt)
@@ -327,28 +341,15 @@ class CallLane:
         if launch is None:
             self._tick_in(TICK_S)
             return
+        assert self._watch is not None
+        end = self._watch.look(launch, since, now)
         if self._ending is not None:
             if now >= self._ending.kill_at:
                 self._kill()
-        elif launch.program.time_limit_s and now >= since + launch.program.time_limit_s:
-            self._end(launch, End.TIMED_OUT)
-        if now >= since + ANNOUNCE_S and self._announced != attempt:
-            self._announced = attempt
-            self._listener.started([attempt])
-        self._follower.tell(attempt, process, lambda: process.board.standing().attempt == attempt)
-        process.forget_written(launch.program.output_limit_bytes)
-        self._tick_in(self._next_tick_s(launch, since, now))
-
-    def _next_tick_s(self, launch: Launch, since: float, now: float) -> float:
-        lasting = self._announced == launch.attempt
-        next_s = LONG_TICK_S if lasting and len(self._given) == 1 else TICK_S
-        if self._follower.follows(launch.attempt):
-            next_s = TAIL_S
-        if self._ending is not None:
-            return max(0.001, min(next_s, self._ending.kill_at - now))
-        if launch.program.time_limit_s:
-            next_s = min(next_s, since + launch.program.time_limit_s - now)
-        return max(0.001, next_s)
+        elif end is not None:
+            self._end(launch, *end)
+        alone = len(self._given) == 1
+        self._tick_in(self._watch.next_s(launch, since, now, self._ending, alone))
 
     def _tick_idle(self, process: InterpreterProcess) -> None:
         idle_s = time.monotonic() - self._idle_since

@@ -23,14 +23,16 @@ import msgspec
 
 import tercel
 from tercel.core.model import Output, Program, Report
-from tercel.runners import outputs, trees
+from tercel.runners import cgroups, outputs, trees
 from tercel.runners.board import NOBODY, Board, new_board
+from tercel.runners.cgroups import Group
 from tercel.runners.channel import Channel, Message
-from tercel.runners.lane import Directories, Ended, limit_files, own_environment
+from tercel.runners.contract import Launch
+from tercel.runners.guard import Limits
+from tercel.runners.lane import Directories, Ended, config_words, limit_files, own_environment
 from tercel.runners.reports import Config
 from tercel.runners.sandbox import Sweeper
 from tercel.runners.surroundings import settle_written
-from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
 
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from tercel.runners.interpreter import main; main()"
 _STRAYS_PATIENCE_S = 5.0
@@ -55,6 +57,8 @@ class Left(msgspec.Struct, frozen=True):
     out: Output | None
     err: Output | None
     notes: list[str]
+    out_of_memory: bool
+    """The kernel has ended processes of its group."""
     last_words: str
     """The last line on its stderr, if it did not die in a call: why it could not go on."""
 
@@ -66,7 +70,7 @@ class InterpreterProcess:
         self,
         directories: Directories,
         node: str,
-        program: Program,
+        launch: Launch,
         on_reports: Callable[[list[Report]], None],
         on_gone: "Callable[[InterpreterProcess, Left], None]",
         limit_of: Callable[[int], int],
@@ -75,8 +79,10 @@ class InterpreterProcess:
         self.gone = False
         """It does nothing more; `on_gone` follows."""
         self.leaving = False
-        self._words = _words(directories, node)
+        self._words = config_words(directories, node)
         self._config = Config(*self._words)
+        self.limits = Limits(*msgspec.structs.astuple(launch.program.limits))
+        self.group = Group(directories.groups)
         self._on_reports = on_reports
         self._on_gone = on_gone
         self._limit_of = limit_of
@@ -86,7 +92,7 @@ class InterpreterProcess:
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
-                self._start(theirs.fileno(), program)
+                self._start(theirs.fileno(), launch)
             except (OSError, ValueError):
                 self._close()
                 raise
@@ -96,18 +102,31 @@ class InterpreterProcess:
         # A daemon thread: one that waits forever (the interpreter hangs in the kernel) must not keep the worker alive.
         threading.Thread(target=self._await_end, daemon=True).start()
 
-    def _start(self, channel: int, program: Program) -> None:
+    def _start(self, channel: int, launch: Launch) -> None:
         self._open.append(new_board())
         for name in outputs.STREAMS:
             self._open.append(os.memfd_create(f"tercel-{name}", os.MFD_CLOEXEC))
             fcntl(self._open[-1], F_SETFL, os.O_APPEND)
         board, *files = self._open
-        self._process = _start_interpreter(channel, board, files, self._words, program)
+        self._process = _start_interpreter(channel, board, files, self._words, launch)
         limit_files(self._process.pid)
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def tree(self) -> list[int]:
+        return [self.pid, *trees.descendants(self.pid)]
+
+    @property
+    def lane(self) -> int:
+        """The lane's number."""
+        return self._config.number
+
+    @property
+    def directory(self) -> bytes:
+        """With its sandbox in it."""
+        return self._config.lane
 
     # -- to the interpreter -------------------------------------------------------------------------------
 
@@ -133,7 +152,7 @@ class InterpreterProcess:
         """To all of its tree. It is a zombie until we have reaped it, so its number is nobody else's."""
         if self.gone:
             return
-        pids = [self.pid, *trees.descendants(self.pid)]
+        pids = self.tree()
         trees.signal_all(pids, number)
         if number != signal.SIGKILL:
             trees.signal_all(pids, signal.SIGCONT)  # a stopped one could not end
@@ -178,6 +197,8 @@ class InterpreterProcess:
             if left.attempt != NOBODY:
                 left = self._with_outputs(left)
             self._sweep()
+            for _, path in self._config.groups.values():
+                cgroups.remove(path)
         finally:
             with suppress(RuntimeError):  # the loop was closed without waiting for us
                 self._loop.call_soon_threadsafe(self._bury, left)
@@ -186,7 +207,8 @@ class InterpreterProcess:
         (attempt, since, running), reports = self.board.standing(), _reports(self.board.reports())
         died_in_it = running and all(report.attempt != attempt for report in reports)
         words = "" if died_in_it else _last_line(self._open[2])
-        return Left(attempt if died_in_it else NOBODY, since, 0, reports, None, None, [], words)
+        starved = self.group.oom_kills() > 0
+        return Left(attempt if died_in_it else NOBODY, since, 0, reports, None, None, [], starved, words)
 
     def _with_outputs(self, left: Left) -> Left:
         for path in outputs.paths_of(self._config.outputs, left.attempt):
@@ -216,14 +238,16 @@ class InterpreterProcess:
 
     def _close(self) -> None:
         self._socket.close()
+        self.group.close()
         for fd in self._open:
             os.close(fd)
 
 
-def kind_of(program: Program) -> object:
+def kind_of(launch: Launch) -> object:
     """What calls must have in common to be made by one interpreter."""
+    program = launch.program
     assert program.function is not None
-    return program.function.path, program.env
+    return program.function.path, program.env, launch.env, program.limits
 
 
 def setup_of(job: int, program: Program) -> Message:
@@ -247,24 +271,21 @@ def _reports(messages: list[Message]) -> list[Report]:
     return found
 
 
-def _words(directories: Directories, node: str) -> list[str]:
-    """What Config is made of, on both sides."""
-    places = [str(directories.lane), str(directories.trash), str(directories.outputs)]
-    return [*places, node, str(INLINE_OUTPUT_BYTES), str(SEGMENT_BYTES)]
-
-
 def _start_interpreter(
-    channel: int, board: int, files: list[int], words: list[str], program: Program
+    channel: int, board: int, files: list[int], words: list[str], launch: Launch
 ) -> "subprocess.Popen[bytes]":
+    program = launch.program
     assert program.function is not None
     source = str(Path(tercel.__file__).parent.parent)
     lane, node = words[0], words[3]
-    environment = own_environment() | program.env | {"TERCEL_NODE": node, "TERCEL_SANDBOX": f"{lane}/0"}
+    given = {"TERCEL_NODE": node, "TERCEL_SANDBOX": f"{lane}/0"}
+    environment = own_environment() | program.env | launch.env | given
+    limits = " ".join(map(str, msgspec.structs.astuple(program.limits)))
     out, err = files
     own = [source, str(channel), str(board), str(os.getpid())]
     return subprocess.Popen(
         # -P: modules come from where they are installed and from the function's path, not from wherever we are.
-        [sys.executable, "-P", "-c", _BOOT, *own, *words, *program.function.path],
+        [sys.executable, "-P", "-c", _BOOT, *own, *words, limits, *program.function.path],
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=err,

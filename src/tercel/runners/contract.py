@@ -60,6 +60,9 @@ class Runner(Protocol):
     def withdraw(self, attempts: list[int]) -> None:
         """Do not start those that have not begun: they end as INTERRUPTED, started at 0. The others go on."""
 
+    def warn(self, attempts: list[int]) -> None:
+        """Their end is near: send the job's signal for that (if it has one) to those of their processes that mind it."""
+
     def follow(self, attempt: int, on: bool) -> None:
         """Begin or stop telling the listener this attempt's output, from its beginning or what is kept of it."""
 

@@ -23,8 +23,11 @@ from typing import Any
 
 from tercel.runners import calls, outputs, trees
 from tercel.runners.board import Board
+from tercel.runners.bounds import Bounds
 from tercel.runners.calls import Functions, InputLost, Inputs, Job
-from tercel.runners.channel import Channel
+from tercel.runners.cgroups import MEMORY, Group
+from tercel.runners.channel import Channel, Message
+from tercel.runners.guard import Limits
 from tercel.runners.reports import Config
 from tercel.runners.surroundings import Misplaced, Surroundings
 
@@ -34,13 +37,19 @@ MOST = 128
 """Of them; fewer than wait in a lane ahead, so that it never runs dry before it hears again."""
 GROWTH_MOST_BYTES = 2**30
 """Of resident memory, over what it was at the start: more is taken for a leak."""
+FULL = 0.75
+"""Of a memory limit: what calls have left behind beyond this would soon be held against one that is innocent."""
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
 Start = tuple[Job, int, int, bytes, Inputs]
 
 
 class Interpreter:
-    def __init__(self, channel: Channel, board: Board, config: Config) -> None:
+    def __init__(self, channel: Channel, board: Board, config: Config, limits: Limits) -> None:
+        self._bounds = Bounds(Group(config.groups), config.number, own_processes=0)
+        self._bounds.apply(limits)
+        self._spent = False
+        """Memory ran out in it: it makes no more calls."""
         self._channel = channel
         self._board = board
         self._config = config
@@ -62,6 +71,8 @@ class Interpreter:
             "go": self._on_go,
         }
         self._size_most = _resident_bytes() + GROWTH_MOST_BYTES
+        if limits.mem_bytes:
+            self._size_most = min(self._size_most, int(limits.mem_bytes * FULL))
 
     def serve(self) -> None:
         """Ends with EOFError when the worker is gone, or has no more use for it."""
@@ -82,6 +93,8 @@ class Interpreter:
                     self._wait_at_the_bar()
                     continue
                 self._attempt(start, now)
+                if self._spent:
+                    return
                 if board.count >= MOST:
                     self._send()
             self._send()
@@ -138,6 +151,7 @@ class Interpreter:
         job, task, attempt, arguments, inputs = start
         started_at = time()
         end, code, note, value = "exited", 0, "", None
+        guard = self._bounds.guard(list, self._surroundings.sandbox, begun)
         try:
             self._surroundings.enter(job, task, attempt)
             data, note = self._call(job, arguments, inputs)
@@ -147,6 +161,10 @@ class Interpreter:
             end, note = error.end, error.note
         except InputLost as error:
             end, note = "interrupted", f"{self._config.node}: an input is lost: {error}"
+        excess = guard.verdict(code != 0, huge_file=False) if guard is not None else None
+        if excess is not None:
+            end, note = "exceeded", excess.note
+            self._spent = excess.what == MEMORY
         out, err, fault = self._surroundings.outputs(job, attempt)
         if fault:
             note = f"{note}; {fault}" if note else fault
@@ -156,7 +174,9 @@ class Interpreter:
         # Memory: the most that this interpreter has taken so far, which is at least what the call took.
         used = (started_at, monotonic() - begun, cpu_s - self._cpu_s, usage.ru_maxrss * 1024)
         self._cpu_s = cpu_s
-        row = (job.number, task, attempt, end, code, *used, note, out, err, value)
+        row: Message = (job.number, task, attempt, end, code, *used, note, out, err, value)
+        if excess is not None:
+            row = (*row, excess.what)
         if not self._board.end(row):
             self._send()
             self._board.end(row)
@@ -170,7 +190,10 @@ class Interpreter:
             raise
         except BaseException as error:
             return self._failed(error, " (unpickling the call)" + self._missing(error))
+        bounds = self._bounds
         try:
+            if bounds.marks_children:
+                bounds.before_start()
             value = function(*args, **kwargs)
             if os.getpid() != self._pid:
                 _leave_fork()
@@ -179,6 +202,9 @@ class Interpreter:
             if os.getpid() != self._pid:
                 _leave_fork()
             return self._failed(error, "")
+        finally:
+            if bounds.marks_children:
+                bounds.after_start()
 
     def _failed(self, error: BaseException, hint: str) -> tuple[bytes, str]:
         trace = calls.trace_of(error)
@@ -223,7 +249,7 @@ def _resident_bytes() -> int:
 def main() -> None:
     trees.die_with_parent()
     channel, board, parent, *rest = sys.argv[1:]
-    config, path = rest[:6], rest[6:]
+    config, limits, path = rest[:8], rest[8], rest[9:]
     if os.getppid() != int(parent):
         return  # it died before we could ask to be told
     os.set_inheritable(int(channel), False)
@@ -232,7 +258,9 @@ def main() -> None:
     sys.argv[:] = [""]
     # What is pickled from __main__ must go by value: nothing is to be found there by name.
     sys.modules["__main__"] = types.ModuleType("__main__")
-    interpreter = Interpreter(Channel(int(channel)), Board(int(board)), Config(*config))
+    interpreter = Interpreter(
+        Channel(int(channel)), Board(int(board)), Config(*config), Limits(*map(int, limits.split()))
+    )
     gc.freeze()  # what was imported is there to stay, and need not be looked at again
     try:
         interpreter.serve()

@@ -10,6 +10,7 @@ for processes that a lost spawner left.
 import asyncio
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -25,9 +26,11 @@ import tercel
 from tercel.core.commands import plain_argv
 from tercel.core.errors import UsageError
 from tercel.core.model import End, Program, Report
-from tercel.runners import trees
+from tercel.runners import cgroups, trees
+from tercel.runners.cgroups import Group, Places
 from tercel.runners.channel import Channel, Message
 from tercel.runners.contract import Launch, Listener
+from tercel.runners.guard import out_of_memory
 from tercel.runners.points import Points
 from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
 
@@ -65,6 +68,10 @@ class Directories(msgspec.Struct, frozen=True):
     """Its own; its sandbox is in it."""
     trash: Path
     outputs: Path
+    number: int = 0
+    """The lane's."""
+    groups: Places = {}
+    """Control groups for it, made when they are needed."""
 
 
 class _Live:
@@ -93,15 +100,18 @@ class Lane:
     ) -> None:
         self.lost = False
         """Nothing more can be launched in it; `on_gone` follows."""
-        self._sandboxes = directories.lane
+        self._directories = directories
         self._node = node
         self._listener = listener
         self._on_ended = on_ended
         self._on_gone = on_gone
         self._live: dict[int, _Live] = {}
+        self._out_of_memory = False
+        """Known once it is gone: the kernel has ended processes of its group."""
         self._job = 0
         self._program: Program | None = None
         """Of the last setup: launches of the same job need no other."""
+        self._env: dict[str, str] = {}
         self._points: Points | None = None
         """Of the same program, if it is a template and a task has been launched."""
         self._loop = asyncio.get_running_loop()
@@ -121,9 +131,10 @@ class Lane:
     def launch(self, launches: list[Launch]) -> None:
         messages: list[Message] = []
         for launch in launches:
-            if launch.program is not self._program or launch.job != self._job:
+            if launch.program is not self._program or launch.job != self._job or launch.env != self._env:
                 self._job, self._program, self._points = launch.job, launch.program, None
-                messages.append(_setup(launch.job, launch.program))
+                self._env = launch.env
+                messages.append(_setup(launch))
             if launch.program.template:
                 messages += self._filled(launch)
             else:
@@ -157,6 +168,12 @@ class Lane:
 
     def follow(self, attempt: int, on: bool) -> None:
         self._send([("follow", attempt, on)])
+
+    def warn(self, attempts: list[int]) -> None:
+        self._send([("warn", attempts)])
+
+    def end_for_excess(self, attempt: int, what: str, note: str) -> None:
+        self._send([("exceeded", attempt, what, note)])
 
     def leave(self) -> None:
         """No more messages: it ends its attempt at once, sends the reports it has, and ends."""
@@ -214,8 +231,13 @@ class Lane:
         """In a thread. A spawner that ended by itself has killed its tree; one that was killed could not."""
         try:
             if self._process.wait() != 0:
-                marker = b"TERCEL_SANDBOX=" + os.fsencode(self._sandboxes) + b"/"
+                marker = b"TERCEL_SANDBOX=" + os.fsencode(self._directories.lane) + b"/"
                 trees.kill_strays(marker, sessions, _STRAYS_PATIENCE_S)
+            group = Group(self._directories.groups)
+            self._out_of_memory = group.oom_kills() > 0
+            group.close()
+            for _, path in self._directories.groups.values():
+                cgroups.remove(path)
         finally:
             try:
                 self._loop.call_soon_threadsafe(self._on_gone, self)
@@ -232,9 +254,19 @@ class Lane:
                 report = msgspec.structs.replace(
                     report, started_at=live.started_at, wall_s=now - live.seen_at
                 )
+                if self._out_of_memory and self._process.returncode == -signal.SIGKILL:
+                    report = _took_its_spawner(report, live.launch.program.limits.mem_bytes)
             reports.append(report)
         self._live.clear()
         return reports
+
+
+def _took_its_spawner(report: Report, mem_bytes: int) -> Report:
+    """Memory ran out in its group, and the kernel chose the spawner. That is the attempt's doing all the same."""
+    excess = out_of_memory(mem_bytes)
+    return msgspec.structs.replace(
+        report, end=End.EXCEEDED, max_rss_bytes=mem_bytes, note=excess.note, exceeded=excess.what
+    )
 
 
 def interrupted(launch: Launch, note: str) -> Report:
@@ -246,12 +278,12 @@ def _report(launch: Launch, end: End, note: str) -> Report:
     return Report(*ids, end, 0, time.time(), 0.0, 0.0, 0, note)
 
 
-def _setup(job: int, program: Program) -> Message:
-    argv = list(program.argv) or plain_argv(program.line)
+def _setup(launch: Launch) -> Message:
+    program, limits = launch.program, launch.program.limits
     return (
         "setup",
-        job,
-        argv,
+        launch.job,
+        list(program.argv) or plain_argv(program.line),
         program.line,
         program.cwd,
         program.env,
@@ -259,7 +291,17 @@ def _setup(job: int, program: Program) -> Message:
         program.time_limit_s,
         program.kill_grace_s,
         program.output_limit_bytes,
+        (limits.mem_bytes, limits.millicpus, limits.pids, limits.disk_bytes),
+        launch.env,
+        warning(program.warn_signal),
     )
+
+
+def warning(text: str) -> tuple[int, float]:
+    """The signal of USR1@120 and how many seconds before the end it is to be sent; no signal: 0."""
+    name, _, before_s = text.partition("@")
+    number = signal.Signals.__members__.get(f"SIG{name.removeprefix('SIG')}")
+    return (int(number) if number is not None else 0), float(before_s or 0)
 
 
 def own_environment() -> dict[str, str]:
@@ -274,12 +316,17 @@ def limit_files(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _FILES)
 
 
+def config_words(directories: Directories, node: str) -> list[str]:
+    """What Config is made of, on both sides."""
+    places = [str(directories.lane), str(directories.trash), str(directories.outputs)]
+    sizes = [str(INLINE_OUTPUT_BYTES), str(SEGMENT_BYTES)]
+    return [*places, node, *sizes, str(directories.number), cgroups.as_text(directories.groups)]
+
+
 def _start_spawner(fd: int, directories: Directories, node: str) -> "subprocess.Popen[bytes]":
     source = Path(tercel.__file__).parent.parent
-    config = [str(directories.lane), str(directories.trash), str(directories.outputs), node]
-    sizes = [str(INLINE_OUTPUT_BYTES), str(SEGMENT_BYTES)]
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _BOOT, source, str(fd), *config, *sizes],
+        [sys.executable, "-I", "-S", "-c", _BOOT, source, str(fd), *config_words(directories, node)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(fd,),

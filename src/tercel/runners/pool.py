@@ -14,12 +14,14 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from tercel.core.model import End, Output, Report
 from tercel.runners import outputs, trees
 from tercel.runners.call_lane import CallLane
 from tercel.runners.contract import Launch, Listener
+from tercel.runners.hierarchies import Hierarchies
 from tercel.runners.lane import Directories, Lane, interrupted
 from tercel.runners.sandbox import Sweeper
 
@@ -35,8 +37,10 @@ _STRAYS_PATIENCE_S = 5.0
 class SpawnerPool:
     """See Runner for what its methods do."""
 
-    def __init__(self, dir: Path, node: str) -> None:
+    def __init__(self, dir: Path, node: str, *, cgroups: bool = True) -> None:
+        """Without `cgroups`, limits are kept by watching alone."""
         self._dir = dir.resolve()  # one spelling: leftovers are told by it
+        self._hierarchies = Hierarchies(self._dir, use=cgroups)
         self._node = node
         self._outputs = os.fsencode(self._dir / "outputs")
         self._lanes: dict[tuple[int, bool], Lane | CallLane] = {}
@@ -85,17 +89,19 @@ class SpawnerPool:
                 raise OSError("the worker stops")
             told = (self._node, self._listener, self._on_ended, self._on_gone)
             if calls:
-                lane = CallLane(self._new_directories, *told, self.segments)
+                lane = CallLane(partial(self._new_directories, number), *told, self.segments)
             else:
-                lane = Lane(self._new_directories(), *told)
+                lane = Lane(self._new_directories(number), *told)
             self._lanes[number, calls] = lane
             self._present.add(lane)
         return lane
 
-    def _new_directories(self) -> Directories:
+    def _new_directories(self, number: int) -> Directories:
         name = f"{os.getpid()}.{self._spawners}"
         self._spawners += 1
-        return Directories(self._dir / "sandboxes" / name, self._dir / "trash", self._dir / "outputs")
+        groups = self._hierarchies.places(name)
+        sandboxes, trash, outputs = (self._dir / name for name in ("sandboxes", "trash", "outputs"))
+        return Directories(sandboxes / name, trash, outputs, number, groups)
 
     def kill(self, attempts: list[int]) -> None:
         for lane in self._present:
@@ -106,6 +112,11 @@ class SpawnerPool:
         for lane in self._present:
             if here := [attempt for attempt in attempts if lane.holds(attempt)]:
                 lane.withdraw(here)
+
+    def warn(self, attempts: list[int]) -> None:
+        for lane in self._present:
+            if here := [attempt for attempt in attempts if lane.holds(attempt)]:
+                lane.warn(here)
 
     def follow(self, attempt: int, on: bool) -> None:
         for lane in self._present:
@@ -169,6 +180,7 @@ class SpawnerPool:
 
     def _clear_leftovers(self) -> Sweeper:
         """In a thread: end what an earlier process left running, gather what it left lying."""
+        self._hierarchies.open()
         sandboxes = os.fsencode(self._dir / "sandboxes")
         trees.kill_strays(b"TERCEL_SANDBOX=" + sandboxes + b"/", frozenset(), _STRAYS_PATIENCE_S)
         sweeper = Sweeper(os.fsencode(self._dir / "trash"), b"%d.old" % os.getpid())
@@ -200,6 +212,7 @@ class SpawnerPool:
         self._tell_interrupted()
         if self._sweeping is not None:
             await self._sweeping
+        await asyncio.to_thread(self._hierarchies.close)
 
     async def _are_gone(self) -> bool:
         if not self._present:

@@ -6,6 +6,7 @@
 import errno
 import os
 
+from tercel.runners.guard import Limits
 from tercel.runners.posix_spawn import Strings
 
 SHELL = b"/bin/sh"
@@ -70,8 +71,14 @@ class Program:
         time_limit_s: float,
         kill_grace_s: float,
         output_limit_bytes: int,
+        limits: tuple[int, int, int, int],
+        lane_env: dict[str, str],
+        warning: tuple[int, float],
     ) -> None:
+        """`lane_env`: variables that the lane has for it. `warning`: a signal, and how long before the time limit."""
         self.job = job
+        self.limits = Limits(*limits)
+        self.warn_signal, self.warn_s = warning
         self.cwd = cwd.encode()
         self.time_limit_s = time_limit_s
         self.kill_grace_s = kill_grace_s
@@ -81,7 +88,8 @@ class Program:
         self._task_id_argument = task_id_argument
         self._common: Command | None = None
         """The same for all tasks, unless they have lines or arguments of their own."""
-        variables = base_env | {name.encode(): value.encode() for name, value in env.items()}
+        own = {name.encode(): value.encode() for name, value in (*env.items(), *lane_env.items())}
+        variables = base_env | own
         variables[b"TERCEL_JOB_ID"] = variables[b"SLURM_ARRAY_JOB_ID"] = b"%d" % job
         self._search = variables.get(b"PATH", os.defpath.encode())
         for name in (*_NUMBERED, b"TERCEL_SANDBOX", b"TERCEL_POINT"):

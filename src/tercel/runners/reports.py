@@ -5,8 +5,9 @@ import signal
 import time
 from collections.abc import Iterator, Set
 
-from tercel.runners import outputs
+from tercel.runners import cgroups, outputs
 from tercel.runners.channel import Message
+from tercel.runners.guard import Guard
 from tercel.runners.run import NEVER, Run
 
 WAIT_S = 0.016
@@ -18,10 +19,18 @@ MOST = 24
 class Config:
     """What the pool tells a spawner on its command line."""
 
-    __slots__ = ("inline_bytes", "lane", "node", "outputs", "segment_bytes", "trash")
+    __slots__ = ("groups", "inline_bytes", "lane", "node", "number", "outputs", "segment_bytes", "trash")
 
     def __init__(
-        self, lane: str, trash: str, outputs_dir: str, node: str, inline_bytes: str, segment_bytes: str
+        self,
+        lane: str,
+        trash: str,
+        outputs_dir: str,
+        node: str,
+        inline_bytes: str,
+        segment_bytes: str,
+        number: str,
+        groups: str,
     ) -> None:
         self.lane = os.fsencode(lane)
         """The lane's own directory; its sandbox is in it."""
@@ -30,6 +39,9 @@ class Config:
         self.node = node
         self.inline_bytes = int(inline_bytes)
         self.segment_bytes = int(segment_bytes)
+        self.number = int(number)
+        """The lane's."""
+        self.groups = cgroups.from_text(groups)
 
 
 class Reports:
@@ -60,7 +72,8 @@ class Reports:
         launch, wall_s, max_rss_bytes = run.launch, run.ended - run.begun, run.max_rss_kib * 1024
         job, task, attempt = launch.program.job, launch.task, launch.attempt
         used = (run.started_at, wall_s, run.cpu_s, max_rss_bytes)
-        self._waiting.append((job, task, attempt, end, code, *used, note, out, err))
+        row = (job, task, attempt, end, code, *used, note, out, err)
+        self._waiting.append(row if run.excess is None else (*row, None, run.excess.what))
 
     def add_not_started(self, run: Run, code: int, reason: str) -> None:
         """`code` as a shell would give it; 0: it is not the command's doing but this node's."""
@@ -72,8 +85,10 @@ class Reports:
 
     def add_ended(self, run: Run, stuck: Set[int]) -> None:
         """Those in `stuck` could not be killed."""
+        if run.guard is not None:
+            self._judge(run, run.guard)
         if run.status == 0 and not (run.left or stuck or run.ending):
-            self.add(run, "exited", 0, "")
+            self.add(run, "exited", 0, run.guard.remark() if run.guard is not None else "")
             return
         if run.status is None:  # it would not die, and was given up
             run.ended = time.monotonic()
@@ -86,6 +101,16 @@ class Reports:
         if stuck:
             notes.append(f"processes that cannot be killed on {self._config.node}: {sorted(stuck)}")
         self.add(run, run.ending or end, code, "; ".join(notes))
+
+    def _judge(self, run: Run, guard: Guard) -> None:
+        """Whether it ended by itself because it took too much."""
+        run.max_rss_kib = max(run.max_rss_kib, guard.peak_bytes // 1024)
+        if run.ending or run.status is None:
+            return
+        huge_file = os.WIFSIGNALED(run.status) and os.WTERMSIG(run.status) == signal.SIGXFSZ
+        run.excess = guard.verdict(run.status != 0, huge_file)
+        if run.excess is not None:
+            run.ending = "exceeded"
 
     def _settle(self, run: Run, stream: int, note: str) -> tuple[outputs.OutputRow | None, str]:
         config = self._config
@@ -101,6 +126,11 @@ class Reports:
 def _notes(run: Run, end: str, code: int) -> Iterator[str]:
     """For people: what the code does not say."""
     program = run.launch.program
+    if run.excess is not None:
+        yield run.excess.note
+        return
+    if run.guard is not None and (remark := run.guard.remark()):
+        yield remark
     if run.ending == "timed_out":
         yield f"time limit of {program.time_limit_s:g} s reached"
     if run.ending and run.left and program.kill_grace_s:

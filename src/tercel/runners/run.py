@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 from tercel.runners.capture import Capture
+from tercel.runners.guard import Excess, Guard
 from tercel.runners.outputs import STREAMS
 from tercel.runners.programs import Program
 
@@ -52,7 +53,12 @@ class Run:
     ending = ""
     """Why it is being ended, if it is: a value of core.model.End."""
     announced = False
+    guard: Guard | None = None
+    """If its job has limits that must be watched."""
+    excess: Excess | None = None
+    """What it took too much of, if that is why it ended."""
     kill_at = NEVER
+    warn_at = NEVER
     captures: tuple[Capture, Capture] | None = None
     """Made when something is written."""
     _told: list[int] | None = None
@@ -69,8 +75,10 @@ class Run:
         """When something is to be done if nothing happens."""
         limit_s = launch.program.time_limit_s
         self.limit_at = self.begun + limit_s if limit_s else NEVER
-        if self.limit_at < self.due:
-            self.due = self.limit_at
+        if limit_s:
+            if launch.program.warn_signal:
+                self.warn_at = max(self.begun, self.limit_at - launch.program.warn_s)
+            self.due = min(self.due, self.limit_at, self.warn_at)
 
     # -- its outputs --------------------------------------------------------------------------------------
 
@@ -116,7 +124,9 @@ class Run:
     # -- its timers ---------------------------------------------------------------------------------------
 
     def set_due(self) -> None:
-        due = min(self.limit_at, self.kill_at)
+        due = min(self.limit_at, self.kill_at, self.warn_at)
+        if self.guard is not None and not self.ending:
+            due = min(due, self.guard.look_at)
         if not self.announced:
             due = min(due, self.begun + ANNOUNCE_S)
         if self._untold():

@@ -12,7 +12,6 @@ A report waits at most a few milliseconds for others to travel with, and not at 
 # ruff: noqa: PTH119
 # (Pathlib would double the start-up time.)
 
-import errno
 import gc
 import os
 import select
@@ -24,8 +23,10 @@ from collections.abc import Callable
 
 from tercel.runners import programs, trees
 from tercel.runners.channel import Channel, Message
+from tercel.runners.guard import Excess, Guard
+from tercel.runners.launching import Launcher, own_tree
 from tercel.runners.pipes import Pipes
-from tercel.runners.posix_spawn import Starter, Strings
+from tercel.runners.posix_spawn import Starter
 from tercel.runners.reports import Config, Reports
 from tercel.runners.run import ANNOUNCE_S, NEVER, READ_BYTES, Launch, Run
 from tercel.runners.sandbox import Sandbox, Sweeper
@@ -34,6 +35,8 @@ KILL_PATIENCE_S = 10.0
 """After so long a process that survives KILL is given up: it hangs in the kernel or is another user's."""
 DRAIN_READS_MOST = 64
 TAIL_ROUNDS_AT_END = 16
+WARN_AGAIN_S = 1.0
+"""Between looks for a process that minds the signal by which a job wants to be warned."""
 BACKLOG_MOST = 64
 """Trees in the trash beyond which removing them goes before running the next attempt."""
 LEAVE_S = 2.0
@@ -60,6 +63,8 @@ class Spawner:
             "kill": self._on_kill,
             "withdraw": self._on_withdraw,
             "follow": self._on_follow,
+            "warn": self._on_warn,
+            "exceeded": self._on_exceeded,
         }
         trees.become_subreaper()
         self._signals = trees.child_signals()
@@ -68,12 +73,12 @@ class Spawner:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         ignored = [n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN]
-        self._starter = Starter(ignored)
         self._idle_poll, self._run_poll = select.poll(), select.poll()
         for poll in (self._idle_poll, self._run_poll):
             poll.register(self._signals, select.POLLIN)
             poll.register(channel.fd, select.POLLIN)
         self._pipes = Pipes(self._run_poll)
+        self._launcher = Launcher(config, self._sandbox, self._pipes, Starter(ignored), self._reports)
 
     def serve(self) -> None:
         """Ends with EOFError when the worker is gone."""
@@ -133,6 +138,16 @@ class Spawner:
             self._followed.add(attempt)
         else:
             self._followed.discard(attempt)
+
+    def _on_warn(self, attempts: list[int]) -> None:
+        if self._run is not None and self._run.launch.attempt in attempts:
+            self._run.warn_at = time.monotonic()
+            self._run.set_due()
+
+    def _on_exceeded(self, attempt: int, what: str, note: str) -> None:
+        """The worker has found that it takes too much."""
+        if self._run is not None and self._run.launch.attempt == attempt:
+            self._end_for_excess(self._run, Excess(what, note))
 
     # -- waiting ------------------------------------------------------------------------------------------
 
@@ -196,59 +211,13 @@ class Spawner:
 
     def _start(self, run: Run) -> bool:
         """Whether it runs; if not, that is reported."""
-        launch, program, sandbox = run.launch, run.launch.program, self._sandbox
-        try:
-            if not sandbox.ready:
-                sandbox.prepare()
-            if not program.cwd:
-                os.chdir(sandbox.path)
-        except OSError as error:
-            reason = os.strerror(error.errno or 0)
-            self._reports.add(run, "interrupted", 0, f"no sandbox on {self._config.node}: {reason}")
-            return False
-        if program.cwd and not self._enter(run, program.cwd):
-            return False
-        try:
-            command = program.command(launch.task, launch.argv, launch.line)
-            environment = program.environment(launch.task, launch.attempt, sandbox.path, launch.point)
-        except ValueError as error:
-            self._reports.add_not_started(run, 126, str(error))
-            return False
-        try:
-            run.pid = self._execute(run, command, environment)
-        except OSError as error:
-            self._reports.add_not_started(run, *programs.why_not_started(error, command))
+        if not self._launcher.start(run):
             return False
         self._run = run
-        if self._followed and launch.attempt in self._followed:
-            self._followed.discard(launch.attempt)
+        attempt = run.launch.attempt
+        if self._followed and attempt in self._followed:
+            self._followed.discard(attempt)
             run.follow(True)
-        return True
-
-    def _execute(self, run: Run, command: programs.Command, environment: Strings) -> int:
-        if not self._pipes.readers:
-            self._pipes.open()
-        out, err = self._pipes.writers
-        program = run.launch.program
-        if not command.path:
-            program.look_up(command)
-        try:
-            return self._starter.start(command.path, command.arguments, environment, out, err)
-        except OSError as error:
-            if error.errno == errno.ENOEXEC:
-                command = command.by_shell()
-            elif error.errno != errno.ENOENT or not program.look_again(command):
-                raise
-        return self._starter.start(command.path, command.arguments, environment, out, err)
-
-    def _enter(self, run: Run, cwd: bytes) -> bool:
-        try:
-            os.chdir(cwd)
-        except OSError as error:
-            end = "refused" if error.errno in programs.NOT_A_DIRECTORY else "interrupted"
-            where = f"directory {cwd.decode(errors='replace')} on {self._config.node}"
-            self._reports.add(run, end, 0, f"cannot enter {where}: {os.strerror(error.errno or 0)}")
-            return False
         return True
 
     def _watch(self, run: Run) -> None:
@@ -278,6 +247,11 @@ class Spawner:
         if not run.announced and now >= run.begun + ANNOUNCE_S:
             run.announced = True
             self._send([("Started", run.launch.attempt, run.pid, run.started_at)])
+            self._launcher.bounds.hold_cpu(own_tree)
+        if run.guard is not None and now >= run.guard.look_at and not run.ending:
+            self._look(run, run.guard)
+        if now >= run.warn_at:
+            self._warn(run, now)
         if now >= run.limit_at:
             self._end(run, "timed_out")
         if now >= self._reports.due:
@@ -286,7 +260,7 @@ class Spawner:
         run.set_due()
 
     def _end(self, run: Run, reason: str) -> None:
-        run.limit_at = NEVER
+        run.limit_at = run.warn_at = NEVER
         if run.ending:
             return
         run.ending = reason
@@ -296,6 +270,24 @@ class Spawner:
         if grace_s > 0:
             trees.terminate_descendants()
 
+    def _look(self, run: Run, guard: Guard) -> None:
+        if (excess := guard.look()) is not None:
+            self._end_for_excess(run, excess)
+
+    def _end_for_excess(self, run: Run, excess: Excess) -> None:
+        """At once: in any grace it would take more."""
+        if not run.ending:
+            run.ending = "exceeded"
+            run.excess = excess
+            run.limit_at = run.warn_at = NEVER
+            run.kill_at = time.monotonic()
+            run.set_due()
+
+    def _warn(self, run: Run, now: float) -> None:
+        program = run.launch.program
+        warned = program.warn_signal and trees.warn(own_tree(), program.warn_signal)
+        run.warn_at = NEVER if warned or not program.warn_signal else now + WARN_AGAIN_S
+
     def _finish(self, run: Run) -> None:
         """The attempt is over: end what is left of it, take what is in the pipes, report."""
         stuck: set[int] = set()
@@ -303,6 +295,8 @@ class Spawner:
             stuck_before = set(self._stuck)
             run.left = trees.kill_descendants(run.reap, self._stuck, KILL_PATIENCE_S)
             stuck = self._stuck - stuck_before
+        if run.announced:
+            self._launcher.bounds.release_cpu()
         self._drain(run)
         if run.captures is not None:
             for _ in range(TAIL_ROUNDS_AT_END):

@@ -52,6 +52,10 @@ class Surroundings:
         self._known = dict(self._data)
         self._job = -1
 
+    @property
+    def sandbox(self) -> bytes:
+        return self._sandbox.path
+
     # -- before a call ------------------------------------------------------------------------------------
 
     def enter(self, job: Job, task: int, attempt: int) -> None:

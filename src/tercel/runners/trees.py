@@ -105,6 +105,25 @@ def terminate_descendants() -> None:
     signal_all(pids, signal.SIGCONT)
 
 
+def warn(pids: list[int], number: int) -> bool:
+    """Send a signal to those that handle it or have blocked it, and to no other: it would end them.
+
+    Returns whether there was any.
+    """
+    willing = [pid for pid in pids if _minds(pid, number)]
+    signal_all(willing, number)
+    return bool(willing)
+
+
+def _minds(pid: int, number: int) -> bool:
+    try:
+        lines = _read(f"/proc/{pid}/status").splitlines()
+    except OSError:
+        return False  # it has ended
+    masks = [line.split()[1] for line in lines if line.startswith((b"SigCgt:", b"SigBlk:"))]
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
 def kill_descendants(reap: Callable[[], bool], stuck: set[int], patience_s: float) -> int:
     """KILL all of them and reap until none is left. Returns how many there were.
 
@@ -140,7 +159,7 @@ def kill_strays(marker: bytes, sessions: Set[int], patience_s: float) -> int:
     They are told by `marker`, which begins a variable of their environment, or by their session. This process and
     those above it are never meant: a worker may have been started from within a task.
     """
-    spared = _ancestry()
+    spared = ancestry()
     seen: set[int] = set()
     give_up_at = time.monotonic() + patience_s
     while True:
@@ -167,7 +186,7 @@ def _is_stray(pid: int, marker: bytes, sessions: Set[int]) -> bool:
     return b"\0" + marker in environ
 
 
-def _ancestry() -> set[int]:
+def ancestry() -> set[int]:
     pids = {0}
     pid = os.getpid()
     while pid not in pids:

@@ -1,7 +1,7 @@
 """What is asked about jobs, their tasks and the values of functions: handing in, looking, ending, running again."""
 
 import os
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 
 import msgspec
 
@@ -110,10 +110,24 @@ class AsksJobs(Connection):
         cpus: float | None = None,
         mem_bytes: int | None = None,
         time_limit_s: float | None = None,
+        gpus: float | None = None,
+        resources: Mapping[str, float] | None = None,
+        requires: Iterable[str] | None = None,
+        where: str | None = None,
+        rank: str | None = None,
     ) -> api.Counted:
         """Change what unfinished jobs ask for; None stays as it is. The count is of jobs."""
         wish = api.Revision(
-            select=list(select), priority=priority, cpus=cpus, mem_bytes=mem_bytes, time_limit_s=time_limit_s
+            select=list(select),
+            priority=priority,
+            cpus=cpus,
+            mem_bytes=mem_bytes,
+            time_limit_s=time_limit_s,
+            gpus=gpus,
+            resources=None if resources is None else dict(resources),
+            requires=None if requires is None else list(requires),
+            where=where,
+            rank=rank,
         )
         return await self._ask("POST", "/revise", api.Counted, body=wish)
 

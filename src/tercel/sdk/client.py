@@ -11,12 +11,13 @@ Errors are those of `tercel.core.errors`; a task's failure is a value, never an 
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from tercel.core.model import DEFAULT_PRIORITY
 from tercel.sdk.asking_events import AsksEvents
 from tercel.sdk.asking_jobs import AsksJobs
 from tercel.sdk.asking_pool import AsksPool
+from tercel.sdk.asks import Asks
 from tercel.sdk.jobs import AsyncJob, command_submission
 
 R = TypeVar("R")
@@ -38,10 +39,12 @@ class AsyncClient(AsksJobs, AsksEvents, AsksPool):
         priority: int = DEFAULT_PRIORITY,
         cwd: str = "",
         env: Mapping[str, str] | None = None,
+        **asks: Unpack[Asks],
     ) -> AsyncJob:
         """Hand in a command: a shell line, or a program with its arguments.
 
-        `mem` in bytes, or as in 4G; `time_limit` in seconds, or as in 1h30m; `array` as in 0-99:2%10.
+        `mem` in bytes, or as in 4G; `time_limit` in seconds, or as in 1h30m; `array` as in 0-99:2%10. `asks`: where and how
+        its tasks run, as keys of job files: gpus=1, requires=["STAR"], where="worker.os == 'linux'", cleanup="./wipe.sh".
         """
         submission = command_submission(
             command,
@@ -54,6 +57,7 @@ class AsyncClient(AsksJobs, AsksEvents, AsksPool):
             priority=priority,
             cwd=cwd,
             env=env,
+            **asks,
         )
         submitted = await self.submit(submission)
         return AsyncJob(self, submitted.id, submitted.tasks)

@@ -2,9 +2,10 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from tercel.core.errors import UsageError
+from tercel.sdk.asks import Asks
 
 if TYPE_CHECKING:
     from tercel.sdk.executor import Executor
@@ -53,6 +54,7 @@ def task(
     time: str | float | None = None,
     retries: int | None = None,
     name: str | None = None,
+    **asks: Unpack[Asks],
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 def task(
     function: Callable[P, R] | None = None,
@@ -63,9 +65,11 @@ def task(
     time: str | float | None = None,
     retries: int | None = None,
     name: str | None = None,
+    **asks: Unpack[Asks],
 ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
-    """`@task` or `@task(cpus=2, mem="4G", time="1h", retries=3)`."""
-    resources = {k: v for k, v in (("cpus", cpus), ("mem", mem), ("time", time)) if v is not None}
+    """`@task` or `@task(cpus=2, mem="4G", time="1h", retries=3, gpus=1, requires="STAR")`."""
+    plain = {k: v for k, v in (("cpus", cpus), ("mem", mem), ("time", time)) if v is not None}
+    resources: dict[str, Any] = {**plain, **asks}
     given = (("resources", resources or None), ("retries", retries), ("name", name))
     options = {k: v for k, v in given if v is not None}
     if function is not None:

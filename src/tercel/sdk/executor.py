@@ -84,8 +84,8 @@ class Executor(concurrent.futures.Executor):
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> TaskFuture[T]:
         """Call `fn(*args, **kwargs)` on a worker.
 
-        `resources` ({"cpus": 2, "mem": "4G", "time": "1h"}), `retries` and `name` are options of the call, not arguments of
-        the function. A future of this executor among the arguments, wherever in them, is replaced by its result on the
+        `resources` ({"cpus": 2, "mem": "4G", "time": "1h", "gpus": 1, "requires": "STAR"}), `retries` and `name` are options of
+        the call, not arguments of the function. A future of this executor among the arguments, wherever in them, is replaced by its result on the
         worker, and the call waits for it.
         """
         options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}

@@ -1,12 +1,13 @@
 """A job that was submitted, as an object: AsyncJob, and Job for programs without an event loop (see sync)."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
 from tercel.core.commands import parse_size, parse_time
 from tercel.core.model import DEFAULT_PRIORITY
+from tercel.sdk.asks import Asks, asked_fields
 from tercel.wire.api import Counted, JobView, Submission, TaskView
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def command_submission(
     priority: int = DEFAULT_PRIORITY,
     cwd: str = "",
     env: Mapping[str, str] | None = None,
+    **asks: Unpack[Asks],
 ) -> Submission:
     submission = Submission(
         name=name,
@@ -68,6 +70,7 @@ def command_submission(
         priority=priority,
         cwd=cwd,
         env=dict(env or {}),
+        **asked_fields(asks),
     )
     if isinstance(command, str):
         return msgspec.structs.replace(submission, line=command)

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from tercel.core.commands import parse_size, parse_time
 from tercel.core.errors import UsageError
-from tercel.core.model import DEFAULT_PRIORITY
+from tercel.core.model import DEFAULT_PRIORITY, Keep
+from tercel.sdk.asks import NAMES, asked_fields
 
 
 class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,12 +21,27 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     queue: str = ""
     cwd: str = ""
+    gpus: float = 0.0
+    resources: tuple[tuple[str, float], ...] = ()
+    requires: tuple[str, ...] = ()
+    where: str = ""
+    rank: str = ""
+    mem_growth: float = 0.0
+    pids: int = 0
+    disk_bytes: int = 0
+    isolate: str = ""
+    container: str = ""
+    sandbox: Keep = Keep.REMOVE
+    cleanup: str = ""
+    cleanup_limit_s: float = 600.0
+    warn_signal: str = ""
 
     def fields(self) -> dict[str, Any]:
         """Those that are not as by default: an older manager may not know them all."""
         defaults = CallOptions()
         given = {name: getattr(self, name) for name in self.__struct_fields__}
-        return {name: value for name, value in given.items() if value != getattr(defaults, name)}
+        changed = {name: value for name, value in given.items() if value != getattr(defaults, name)}
+        return changed | {"resources": dict(self.resources)} if self.resources else changed
 
 
 class Gathering(msgspec.Struct, frozen=True):
@@ -41,28 +56,27 @@ class Gathering(msgspec.Struct, frozen=True):
 
 
 def with_resources(options: CallOptions, resources: Mapping[str, Any] | None) -> CallOptions:
-    """`{"cpus": 2, "mem": "4G", "time": "1h"}` on top of what there is."""
-    fields: dict[str, Any] = {}
+    """`{"cpus": 2, "mem": "4G", "gpus": 1, "licence.matlab": 1, "where": …}` on top of what there is."""
+    known: dict[str, Any] = {}
+    others = dict(options.resources)
     for name, value in (resources or {}).items():
-        match name:
-            case "cpus":
-                fields["cpus"] = _number(name, value)
-            case "mem":
-                fields["mem_bytes"] = (
-                    parse_size(value, "mem") if isinstance(value, str) else int(_number(name, value))
-                )
-            case "time":
-                fields["time_limit_s"] = (
-                    parse_time(value, "time") if isinstance(value, str) else _number(name, value)
-                )
-            case _:
-                raise UsageError(
-                    f"{name!r} is not a resource; there are cpus, mem (4G, or bytes) and time", "resources"
-                )
-    return msgspec.structs.replace(options, **fields) if fields else options
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UsageError(f"resources: {name} is {value!r}, which is no number", "resources")
-    return value
+        if name == "resources" and isinstance(value, Mapping):
+            others |= value
+        elif name in NAMES or name in ("cpus", "mem", "time"):
+            known[name] = value
+        elif "." in name:
+            others[name] = value
+        else:
+            raise UsageError(
+                f"{name!r} is not a resource; there are cpus, mem (4G, or bytes), time, {', '.join(sorted(NAMES))}; "
+                "name your workers' own with a dot, as in licence.matlab",
+                "resources",
+            )
+    if others:
+        known["resources"] = others
+    if not known:
+        return options
+    fields = asked_fields(known)
+    if others:
+        fields["resources"] = tuple(sorted(fields["resources"].items()))
+    return msgspec.structs.replace(options, **fields)

@@ -43,7 +43,7 @@ import msgspec
 
 from tercel.core.changes import Edge
 from tercel.core.intervals import Range
-from tercel.core.model import After, Call, JobSpec, Role
+from tercel.core.model import After, Call, JobSpec, Keep, Role
 from tercel.core.presence import WorkerState
 from tercel.core.states import TaskState
 
@@ -127,6 +127,20 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """For people: the names of a sweep and how many values each has."""
     points: int = 0
     """How many points the sweep has; its tasks may be some of them."""
+    gpus: float = 0.0
+    resources: dict[str, float] = {}
+    requires: list[str] = []
+    where: str = ""
+    rank: str = ""
+    mem_growth: float = 0.0
+    pids: int = 0
+    disk_bytes: int = 0
+    isolate: str = ""
+    container: str = ""
+    sandbox: Keep = Keep.REMOVE
+    cleanup: str = ""
+    cleanup_limit_s: float = 600.0
+    warn_signal: str = ""
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +234,11 @@ class Revision(Selection, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cpus: float | None = None
     mem_bytes: int | None = None
     time_limit_s: float | None = None
+    gpus: float | None = None
+    resources: dict[str, float] | None = None
+    requires: list[str] | None = None
+    where: str | None = None
+    rank: str | None = None
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,7 +1,7 @@
 """The worker's side of the protocol, pure: what it holds, what it owes, what it may forget.
 
     offered -> queue --launches()--> lane --on_ended()--> owed --on_ack()--> forgotten
-      |          ^ \\--on_take_back(), on_cancel(), drain()--> returned
+      |          ^ \\--on_take_back(), on_cancel(), drain(), pause(), set_capacity()--> returned
       +-> staging, while values that it refers to are fetched
 
 A lane is a place where one attempt runs at a time, with the resources of that attempt. Attempts of a job whose
@@ -12,7 +12,7 @@ its head is not starved by small ones behind it.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tercel.core.errors import PeerError
 from tercel.core.model import End, Needs, Report
@@ -20,10 +20,10 @@ from tercel.core.presence import Held
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
 from tercel.worker.held import Attempt, Job, Lane
+from tercel.worker.lanes import Lanes
 from tercel.worker.staging import Place, Staging
+from tercel.worker.walltime import warning_s
 
-LANES_MOST = 512
-"""However little each attempt asks for: every lane has a process of its own."""
 OWED_MOST_BYTES = 64 * 2**20
 """Nothing is launched while unacknowledged reports take more memory than this."""
 _REPORT_BYTES = 512
@@ -33,9 +33,14 @@ _REPORT_BYTES = 512
 class Agent:
     """Events come in as method calls; what to launch, kill, send comes out as return values."""
 
-    def __init__(self, capacity: Needs) -> None:
-        self.capacity = capacity
+    def __init__(
+        self, capacity: Needs, indices: Mapping[str, tuple[str, ...]] = {}, cache_bytes: int = 2**30
+    ) -> None:
+        """What it gives to tasks when nothing else needs the node; the names of pieces by resource; room for values."""
+        self._whole = capacity
         self.draining = False
+        self.paused = False
+        """It starts nothing, for now."""
         self.owed: dict[int, Report] = {}
         """Reports that are not acknowledged yet, in order of ending."""
         self._owed_bytes = 0
@@ -44,13 +49,15 @@ class Agent:
         self._queue: deque[Attempt] = deque()
         self._staging: dict[int, Attempt] = {}
         """They wait for values, and nobody waits for them."""
-        self._values = Staging()
-        self._lanes: dict[int, Lane] = {}
-        self._free_lanes: list[int] = []
-        self._used_millicpus = 0
-        self._used_mem_bytes = 0
+        self._values = Staging(cache_bytes)
+        self._lanes = Lanes(capacity, indices)
 
     # -- what it holds ------------------------------------------------------------------------------------
+
+    @property
+    def capacity(self) -> Needs:
+        """What it gives to tasks at this time."""
+        return self._lanes.capacity
 
     @property
     def running_count(self) -> int:
@@ -65,6 +72,15 @@ class Agent:
     def clogged(self) -> bool:
         """Whether so much is unacknowledged that nothing more is launched."""
         return self._owed_bytes > OWED_MOST_BYTES
+
+    def contained_cpus(self) -> float:
+        """Cores of what runs in containers, whose processes may not be below this worker's."""
+        return sum(lane.needs.millicpus for lane in self._lanes if lane.job.program.container) / 1000
+
+    def warnings(self) -> dict[int, float]:
+        """What runs, each with how many seconds before its end it wants to be warned; 0: it does not."""
+        lasting = {lane.lasting: lane.job.program.warn_signal for lane in self._lanes if lane.lasting >= 0}
+        return {attempt: warning_s(text) for attempt, text in lasting.items()}
 
     def in_lane(self, attempt: int) -> bool:
         """Whether it was launched and has not ended."""
@@ -110,20 +126,22 @@ class Agent:
             self._forget_if_unused(known)
 
     def on_offer(self, offer: Offer) -> list[int]:
-        """Queue the offered tasks. Returns those it will not take, because it is draining."""
+        """Queue the offered tasks. Returns those it will not take: it is draining or paused, or gives less by now."""
         count = offer.last - offer.first + 1
         if count < 1 or any(of is not None and len(of) != count for of in (offer.lines, offer.calls)):
             raise PeerError(
                 f"the manager offered tasks {offer.first} to {offer.last} with wrong lines or calls"
             )
         attempts = range(offer.first_attempt, offer.first_attempt + count)
-        if self.draining:
-            return list(attempts)
+        if self.draining or self.paused:
+            return self._unknown(attempts)
         job = self._jobs.get(offer.job)
         if job is None:
             raise PeerError(f"the manager offered tasks of job {offer.job} without its brief")
         if (job.program.function is None) != (offer.calls is None):
             raise PeerError(f"the manager offered tasks of job {offer.job} that are not what its brief says")
+        if self._exceeds(job.needs):
+            return self._unknown(attempts)
         for at, attempt in enumerate(attempts):
             if attempt not in self._held and attempt not in self.owed:
                 line = offer.lines[at] if offer.lines is not None else ""
@@ -151,8 +169,11 @@ class Agent:
         kill = self._recall(attempts)
         return kill, self._unqueue(set(attempts)) + unknown
 
-    def _unknown(self, attempts: list[int]) -> list[int]:
-        """Of an offer that was not sent because its job ended first: saying so frees what was booked for it."""
+    def _unknown(self, attempts: Iterable[int]) -> list[int]:
+        """Not here: of an offer that is not taken, say, or was not sent because its job ended first.
+
+        Saying so frees what was booked for them.
+        """
         return [attempt for attempt in attempts if attempt not in self._held and attempt not in self.owed]
 
     def _recall(self, attempts: list[int]) -> list[int]:
@@ -171,6 +192,32 @@ class Agent:
     def drain(self) -> list[int]:
         """Take nothing more; give back what has not been launched."""
         self.draining = True
+        return self._unqueue_all()
+
+    def pause(self) -> list[int]:
+        """Start nothing until `resume`; give back what has not been launched. See `unbegun` for the rest."""
+        self.paused = True
+        return self._unqueue_all()
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def set_capacity(self, capacity: Needs) -> list[int]:
+        """What it gives from now on. Returns what is given back, because it would not fit even alone."""
+        self._lanes.capacity = capacity
+        waiting = [*self._queue, *self._staging.values()]
+        return self._unqueue({held.attempt for held in waiting if self._exceeds(held.job.needs)})
+
+    def _exceeds(self, needs: Needs) -> bool:
+        """Whether it is too much only because less is given than this worker has."""
+        capacity = self.capacity
+        if capacity is self._whole:
+            return False
+        return (needs.millicpus > capacity.millicpus and capacity.millicpus < self._whole.millicpus) or (
+            needs.mem_bytes > capacity.mem_bytes and capacity.mem_bytes < self._whole.mem_bytes
+        )
+
+    def _unqueue_all(self) -> list[int]:
         return self._unqueue({held.attempt for held in self._queue} | self._staging.keys())
 
     def _unqueue(self, attempts: set[int]) -> list[int]:
@@ -222,6 +269,14 @@ class Agent:
                 self._owe(reports[-1])
         return reports
 
+    def cache_news(self) -> tuple[list[tuple[str, int]], list[str]] | None:
+        """Values that were kept and that went since this was last asked, if any."""
+        return self._values.take_news()
+
+    def kept_values(self) -> list[tuple[str, int]]:
+        """All that are kept, with their sizes, for a manager that knows of none."""
+        return self._values.kept()
+
     def dropped_values(self) -> list[str]:
         """Paths of files that are of no more use."""
         return self._values.take_dropped()
@@ -233,8 +288,10 @@ class Agent:
         launches: list[Launch] = []
         if self.clogged:
             return launches
-        while self._queue and self._fits(self._queue[0].job.needs):
-            launches.append(self._place(self._queue[0], self._open_lane(self._queue[0].job)))
+        while self._queue and self._lanes.fits(self._queue[0].job.needs):
+            launches.append(self._place(self._queue[0], self._lanes.open(self._queue[0].job)))
+        if self._lanes.overfull and len(self._lanes) > 1:
+            return launches  # nothing behind what runs, or it would never become less
         while self._queue and (deeper := self._deepen(self._queue[0].job)):
             launches += deeper
         return launches
@@ -246,7 +303,7 @@ class Agent:
         # Below half only: one refill of many costs the runner less than many of one.
         lanes = [
             lane
-            for lane in self._lanes.values()
+            for lane in self._lanes
             if lane.job is job and len(lane.attempts) <= depth // 2 and lane.lasting < 0
         ]
         while lanes:
@@ -257,28 +314,14 @@ class Agent:
             lanes = [lane for lane in lanes if len(lane.attempts) < depth]
         return launches
 
-    def _fits(self, needs: Needs) -> bool:
-        if not self._lanes:
-            return True  # alone it may always run: the manager matched it to what this worker said it has
-        return (
-            self._used_millicpus + needs.millicpus <= self.capacity.millicpus
-            and self._used_mem_bytes + needs.mem_bytes <= self.capacity.mem_bytes
-            and len(self._lanes) < LANES_MOST
-        )
-
-    def _open_lane(self, job: Job) -> Lane:
-        number = self._free_lanes.pop() if self._free_lanes else len(self._lanes)
-        lane = self._lanes[number] = Lane(number, job)
-        self._used_millicpus += lane.needs.millicpus
-        self._used_mem_bytes += lane.needs.mem_bytes
-        return lane
-
     def _place(self, head: Attempt, lane: Lane) -> Launch:
         self._queue.popleft()
         head.lane = lane
         lane.attempts[head.attempt] = head
         job, inputs = head.job, self._values.inputs(head.keys)
-        return Launch(lane.number, job.id, head.task, head.attempt, job.program, head.line, head.call, inputs)
+        return Launch(
+            lane.number, job.id, head.task, head.attempt, job.program, head.line, head.call, inputs, lane.env
+        )
 
     def on_started(self, attempts: list[int]) -> list[int]:
         """Returns those the manager should be told of."""
@@ -302,6 +345,16 @@ class Agent:
                         behind.withdrawn = True
                         stuck.append(behind.attempt)
         return stuck
+
+    def unbegun(self) -> list[int]:
+        """What to withdraw from the runner so that nothing more begins; those that have begun go on."""
+        unbegun = []
+        for lane in self._lanes:
+            for held in lane.attempts.values():
+                if not held.withdrawn and held.attempt != lane.lasting:
+                    held.withdrawn = True
+                    unbegun.append(held.attempt)
+        return unbegun
 
     def on_ended(self, reports: list[Report]) -> list[Report]:
         """Returns the reports that are owed to the manager, in order."""
@@ -330,7 +383,8 @@ class Agent:
         """Whether it was withdrawn before it began, and so simply waits again."""
         never_began = held.withdrawn and report.end is End.INTERRUPTED and not report.started_at
         held.withdrawn = False
-        return never_began and held.wanted and not held.recalled and not self.draining
+        stays = not self.draining and not self.paused and not self._exceeds(held.job.needs)
+        return never_began and held.wanted and not held.recalled and stays
 
     def _leave_lane(self, held: Attempt, lane: Lane) -> None:
         held.lane = None
@@ -338,10 +392,7 @@ class Agent:
         if lane.lasting == held.attempt:
             lane.lasting = -1
         if not lane.attempts:
-            del self._lanes[lane.number]
-            self._free_lanes.append(lane.number)
-            self._used_millicpus -= lane.needs.millicpus
-            self._used_mem_bytes -= lane.needs.mem_bytes
+            self._lanes.close(lane)
 
     def _owe(self, report: Report) -> None:
         self.owed[report.attempt] = report

@@ -19,6 +19,7 @@ from tercel.core.model import Report
 from tercel.links.contract import LinkClosed, WorkerEnd
 from tercel.wire.messages import (
     Bye,
+    Cached,
     Fetch,
     FromManager,
     FromWorker,
@@ -88,6 +89,10 @@ class Conversation:
 
     def fetch(self, fetches: list[Fetch]) -> None:
         self._outbox.add_fetches(fetches)
+        self._awake.set()
+
+    def cached(self, cached: Cached) -> None:
+        self._outbox.add_cached(cached)
         self._awake.set()
 
     def tail(self, data: TailData) -> None:

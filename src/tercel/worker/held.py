@@ -1,6 +1,7 @@
 """What an agent holds: jobs it was briefed on, lanes that are in use, attempts on their way through them."""
 
 from tercel.core.model import Call, Needs, Program
+from tercel.core.resources import Taken
 from tercel.wire.messages import Brief
 
 LANE_AHEAD_S = 0.05
@@ -41,12 +42,15 @@ class Job:
 
 
 class Lane:
-    __slots__ = ("attempts", "job", "lasting", "needs", "number")
+    __slots__ = ("attempts", "env", "job", "lasting", "needs", "number", "taken")
 
     def __init__(self, number: int, job: Job) -> None:
         self.number = number
         self.job = job
         self.needs = job.needs
+        self.taken: Taken = ()
+        self.env: dict[str, str] = {}
+        """What tells its attempts which pieces are theirs."""
         self.attempts: dict[int, Attempt] = {}
         self.lasting = -1
         """The attempt that was announced as running, if one was: nothing is put behind it."""

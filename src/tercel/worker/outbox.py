@@ -1,7 +1,7 @@
 """What is to be said to the manager over one link, made into frames of bounded size.
 
     started, returned,
-    fetches, tail             in the next frame
+    fetches, cached, tail     in the next frame
     small reports             in the next frames, in order of ending
     reports with segments     one after the other: its segments in as many frames as it takes, then the report
 
@@ -19,6 +19,7 @@ import msgspec
 from tercel.core.model import End, Output, Report
 from tercel.wire.messages import (
     Bye,
+    Cached,
     Fetch,
     FromWorker,
     Presence,
@@ -49,6 +50,7 @@ class Outbox:
         self._started: list[int] = []
         self._returned: list[int] = []
         self._fetches: list[Fetch] = []
+        self._cached: list[Cached] = []
         self._tails: list[TailData] = []
         self._tail_bytes = 0
         self._reports: deque[Report] = deque()
@@ -68,6 +70,9 @@ class Outbox:
 
     def add_fetches(self, fetches: list[Fetch]) -> None:
         self._fetches += fetches
+
+    def add_cached(self, cached: Cached) -> None:
+        self._cached.append(cached)
 
     def add_reports(self, reports: Iterable[Report]) -> None:
         for report in reports:
@@ -117,6 +122,9 @@ class Outbox:
         if self._fetches:
             messages += self._fetches
             self._fetches = []
+        if self._cached:
+            messages += self._cached
+            self._cached = []
         room = FRAME_BYTES
         if self._tails:
             room -= self._take_tails(messages)

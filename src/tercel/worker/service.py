@@ -1,13 +1,13 @@
 """The worker's loop: link <-> agent <-> runner.
 
-    run       claim the directory -> start the runner -> stay linked until drained, stopped or refused
+    run       claim the directory -> start the runner -> see whether the node is fit -> stay linked until it leaves
     linked    every message moves the agent; then what can be launched is launched
     unlinked  the runner goes on, reports gather in the spool, dialling is tried again with jittered pauses
 
 Nothing is done per task but the agent's bookkeeping: one spool record and one frame serve a whole batch.
 
-Who decides when it ends: the manager (Refused, Drain), the user (`drain`, `stop`), or time
-(`leave_when_unreachable_s`). A token that is not accepted ends a worker that was never welcomed. One that was
+Who decides when it ends: the manager (Refused, Drain), the user (`drain`, `stop`), or time (`time_limit_s`,
+`leave_when_unreachable_s`); how it leaves is in `leaving`. A token that is not accepted ends a worker that was never welcomed. One that was
 welcomed before goes on and asks again, slowly: tokens may be put right at the manager, and hundreds of workers
 need not be started anew for that. An error nobody foresaw ends `run` after the runner was stopped.
 """
@@ -15,16 +15,20 @@ need not be started anew for that. An error nobody foresaw ends `run` after the 
 import asyncio
 import logging
 import random
+import time
+
+import msgspec
 
 from tercel.core.errors import Forbidden, PassingFault, PeerError, TercelError
 from tercel.core.model import Report
-from tercel.core.presence import WorkerState
+from tercel.core.presence import WorkerInfo, WorkerState
 from tercel.links.contract import Dialer
 from tercel.runners.contract import Runner
 from tercel.wire.messages import (
     PROTOCOL,
     Ack,
     Brief,
+    Cached,
     Cancel,
     Drain,
     Fetch,
@@ -41,29 +45,40 @@ from tercel.wire.messages import (
     TakeBack,
     Welcome,
 )
-from tercel.worker import node
+from tercel.worker import health
 from tercel.worker.agent import Agent
 from tercel.worker.conversation import Conversation, first_to_end
 from tercel.worker.fetching import StageIn
+from tercel.worker.leaving import Leaving, what_waits
 from tercel.worker.options import WorkerOptions
+from tercel.worker.pressure import Pressure
 from tercel.worker.redial import Redial
 from tercel.worker.spool import Home, unusable
+from tercel.worker.walltime import Timetable
+from tercel.worker.watching import Senses, Watch
 
 log = logging.getLogger("tercel.worker")
 
-DELIVER_LIMIT_S = 5.0
-"""How long a worker that was told to stop waits for its last reports to be acknowledged."""
-FAREWELL_LIMIT_S = 2.0
-
 
 class Worker:
-    def __init__(self, options: WorkerOptions, dialer: Dialer, runner: Runner, *, rng: random.Random) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        info: WorkerInfo,
+        dialer: Dialer,
+        runner: Runner,
+        *,
+        rng: random.Random,
+        senses: Senses,
+        pressure: Pressure,
+    ) -> None:
+        """`info`: how it describes itself. `senses` and `pressure`: how it learns of its node, and heeds it."""
         self._options = options
         self._dialer = dialer
         self._runner = runner
         self._rng = rng
-        self._info = node.describe(options)
-        self._agent = Agent(self._info.capacity)
+        self._info = info
+        self._agent = Agent(info.capacity, info.indices, options.cache_bytes)
         self._stage_in = StageIn(options.dir, self._info.node, self._agent, self._owe)
         self._home = Home(options.dir, self._info.node, rng)
         self._instance = f"{rng.getrandbits(64):016x}"
@@ -75,12 +90,11 @@ class Worker:
         """Whether the manager welcomed it on this link, or the last one."""
         self._joined_at = 0.0
         self._clogged = False
-        self._runner_stop: asyncio.Future[None] | None = None
+        self._watch = Watch(senses, pressure, on_change=self._heed, spared=self._agent.contained_cpus)
+        self._timetable: Timetable | None = None
+        self._leaving = Leaving(self._agent, runner, talk=lambda: self._talk, give_back=self._give_back)
         self._failure: Exception | None = None
         self._failed = asyncio.Event()
-        self._stop_asked = asyncio.Event()
-        self._settled = asyncio.Event()
-        """Draining, and nothing is held or owed any more."""
 
     @property
     def name(self) -> str:
@@ -98,13 +112,13 @@ class Worker:
                 raise unusable(self._options.dir, error) from error
             try:
                 await first_to_end(
-                    self._stay_linked(),
-                    self._leave_when_settled(),
-                    self._leave_when_stopped(),
+                    self._join(),
+                    self._leaving.when_settled(),
+                    self._leaving.when_stopped(),
                     self._failed_in_a_callback(),
                 )
             finally:
-                await self._stop_runner()
+                await self._leaving.stop_runner()
             if self._failure is not None:
                 raise self._failure  # while the runner was stopping
 
@@ -118,18 +132,24 @@ class Worker:
         if stale := self._runner.kept() - self._agent.owed.keys():
             self._runner.forget(list(stale))  # acknowledged, but killed before they were removed
 
+    async def _join(self) -> None:
+        """Returns when the worker has said good-bye."""
+        loop = asyncio.get_running_loop()
+        if self._options.time_limit_s is not None:
+            self._timetable = Timetable(self._options.time_limit_s, loop.time())
+        await self._watch.begin()
+        duties = [self._stay_linked(), self._watch.run()]
+        if self._timetable is not None:
+            duties.append(self._leaving.in_time(self._timetable))
+        await first_to_end(*duties)
+
     def drain(self) -> None:
         """Give back what has not started, finish what runs, deliver, leave."""
-        if not self._agent.draining:
-            log.info("Draining: finishing what runs (%d), taking nothing new.", self._agent.running_count)
-            self._give_back(self._agent.drain())
-            if self._talk is not None:
-                self._talk.wake()
-            self._see_whether_settled()
+        self._leaving.drain()
 
     def stop(self) -> None:
         """End what runs at once, deliver what can be delivered in a moment, leave."""
-        self._stop_asked.set()
+        self._leaving.stop()
 
     # -- runners.contract.Listener ------------------------------------------------------------------------
 
@@ -145,7 +165,7 @@ class Worker:
 
     def ended(self, reports: list[Report]) -> None:
         try:
-            owed = self._agent.on_ended(reports)
+            owed = self._agent.on_ended(self._leaving.told(reports))
             if owed:
                 self._owe(owed)
             if len(owed) < len(reports):
@@ -154,7 +174,7 @@ class Worker:
             if self._followed:
                 self._followed.difference_update([report.attempt for report in reports])
             self._launch()
-            self._see_whether_settled()
+            self._leaving.look()
         except Exception as error:
             self._fail(error)
 
@@ -194,7 +214,7 @@ class Worker:
                 if isinstance(error, Forbidden) and not self._welcomed:
                     raise
                 trouble: TercelError = error
-            if self._settled.is_set():
+            if self._leaving.settled.is_set():
                 return None
             if self._joined:
                 redial.lost(self._joined_at, loop.time())
@@ -212,7 +232,7 @@ class Worker:
         try:
             # From here on whatever happens is either in Hello or said after it.
             self._talk = talk
-            hello = Hello(PROTOCOL, self.name, self._instance, self._info, self._agent.held())
+            hello = Hello(PROTOCOL, self.name, self._instance, self._described(), self._agent.held())
             self._on_welcome(await talk.greet(hello))
             await talk.run(list(self._agent.owed.values()))
         finally:
@@ -222,40 +242,14 @@ class Worker:
             self._followed.clear()
             await link.close()
 
+    def _described(self) -> WorkerInfo:
+        if self._timetable is None:
+            return self._info
+        left_s = self._timetable.left_s(asyncio.get_running_loop().time())
+        return msgspec.structs.replace(self._info, time_left_s=left_s)
+
     def _what_waits(self) -> str:
-        return f" {len(self._agent.owed)} results wait to be delivered." if self._agent.owed else ""
-
-    # -- leaving ------------------------------------------------------------------------------------------
-
-    def _see_whether_settled(self) -> None:
-        if self._agent.draining and self._agent.idle and not self._agent.owed:
-            self._settled.set()
-
-    async def _leave_when_settled(self) -> None:
-        await self._settled.wait()
-        if self._talk is not None:
-            self._talk.bye("it was drained")
-            await asyncio.sleep(FAREWELL_LIMIT_S)  # the link's end comes before, unless the manager hangs
-
-    async def _leave_when_stopped(self) -> None:
-        await self._stop_asked.wait()
-        log.info("Stopping: ending what runs (%d).", self._agent.running_count)
-        self._give_back(self._agent.drain())
-        await self._stop_runner()
-        self._see_whether_settled()
-        try:
-            async with asyncio.timeout(DELIVER_LIMIT_S if self._talk is not None else 0):
-                await self._settled.wait()
-            await asyncio.sleep(FAREWELL_LIMIT_S)
-        except TimeoutError:
-            log.warning("Leaving without an acknowledgement.%s", self._what_waits())
-
-    async def _stop_runner(self) -> None:
-        """Whoever asks waits for the same stop. One who is cancelled does not end it: reports still come from it."""
-        if self._runner_stop is None:
-            self._agent.drain()  # or the reports of what is ended now would make room for the next
-            self._runner_stop = asyncio.ensure_future(self._runner.stop())
-        await asyncio.shield(self._runner_stop)
+        return what_waits(self._agent)
 
     # -- from the manager ---------------------------------------------------------------------------------
 
@@ -267,7 +261,11 @@ class Worker:
             killed = set(kill)
             self._forget([attempt for attempt in welcome.drop if attempt not in killed])
         self._fetch(self._stage_in.asks_again())
+        self._cached(Cached(self._agent.kept_values(), []))
         self._launch()
+        self._watch.note(skew := health.skew(welcome.now, time.time()))
+        if skew:
+            log.warning("Times will be told wrong: %s. Set this node's clock.", skew)
         self._welcomed = self._joined = True
         self._joined_at = asyncio.get_running_loop().time()
         capacity = self._info.capacity
@@ -306,7 +304,7 @@ class Worker:
                 case Welcome() | Refused():
                     raise PeerError(f"the manager sent {type(message).__name__} in the middle of a link")
         self._launch()
-        self._see_whether_settled()
+        self._leaving.look()
 
     def _give_back(self, attempts: list[int]) -> None:
         # Without a link there is nobody to tell: the next Hello will not name them.
@@ -338,8 +336,29 @@ class Worker:
         if fetches and self._talk is not None:
             self._talk.fetch(fetches)
 
+    def _cached(self, news: Cached) -> None:
+        # Without a link there is nobody to tell: the next one is told all that is kept.
+        if (news.kept or news.gone) and self._talk is not None:
+            self._talk.cached(news)
+
+    def _heed(self) -> None:
+        """The node has changed, or what is known of it."""
+        agent = self._agent
+        if self._watch.capacity is not None and self._watch.capacity != agent.capacity:
+            self._give_back(agent.set_capacity(self._watch.capacity))
+        if self._watch.facts.unhealthy and not agent.paused:
+            self._give_back(agent.pause())
+            self._runner.withdraw(agent.unbegun())
+        elif not self._watch.facts.unhealthy and agent.paused:
+            agent.resume()
+        if self._talk is not None:
+            self._talk.wake()
+        self._launch()
+
     def _launch(self) -> None:
         self._fetch(self._stage_in.asks())
+        if news := self._agent.cache_news():
+            self._cached(Cached(*news))
         launches = self._agent.launches()
         if launches:
             self._runner.launch(launches)
@@ -353,4 +372,4 @@ class Worker:
             state = WorkerState.DRAINING
         else:
             state = WorkerState.AVAILABLE if self._agent.idle else WorkerState.BUSY
-        return Presence(state, self._agent.capacity)
+        return Presence(state, self._agent.capacity, self._watch.facts)

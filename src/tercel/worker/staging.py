@@ -6,19 +6,23 @@
 A value is asked for once, however many attempts need it, and stays while any of them is held. After that what was
 uploaded stays as long as there is room: the next ones may need it too. What a task returned does not, for `tercel retry
 --all` may run that task again, and then the same key means another value.
+
+Which values are in files is told to the manager, so that it can prefer workers that have them. Those in memory are too small
+to be worth a word.
 """
 
 from collections.abc import Iterable
 
 MEMORY_BYTES = 64 * 2**20
-DISK_BYTES = 2**30
 
 Place = bytes | str
 """A value itself, or the path of the file that it is in."""
 
 
 class Staging:
-    def __init__(self) -> None:
+    def __init__(self, disk_bytes: int = 2**30) -> None:
+        """`disk_bytes`: how much of values in files may stay when nobody needs them."""
+        self._disk_bytes = disk_bytes
         self._here: dict[str, Place] = {}
         self._sizes: dict[str, int] = {}
         self._pins: dict[str, int] = {}
@@ -32,6 +36,8 @@ class Staging:
         self._new: dict[str, None] = {}
         """Awaited, and not asked for."""
         self._dropped: list[str] = []
+        self._news: dict[str, int | None] = {}
+        """Values in files that came, with their size, or went (None), and were not told."""
 
     # -- attempts -----------------------------------------------------------------------------------------
 
@@ -87,6 +93,8 @@ class Staging:
         self._here[key] = place
         self._sizes[key] = size_bytes
         self._used[type(place)] += size_bytes
+        if isinstance(place, str):
+            self._news[key] = size_bytes
         if key not in self._pins:
             self._unpin(key)
         complete = []
@@ -108,6 +116,19 @@ class Staging:
         dropped, self._dropped = self._dropped, []
         return dropped
 
+    def take_news(self) -> tuple[list[tuple[str, int]], list[str]] | None:
+        """(those that came, with their sizes; those that went) since this was last asked."""
+        if not self._news:
+            return None
+        news, self._news = self._news, {}
+        kept = [(key, size_bytes) for key, size_bytes in news.items() if size_bytes is not None]
+        return kept, [key for key, size_bytes in news.items() if size_bytes is None]
+
+    def kept(self) -> list[tuple[str, int]]:
+        """All that are in files; what there is of news is in it."""
+        self._news.clear()
+        return [(key, self._sizes[key]) for key, place in self._here.items() if isinstance(place, str)]
+
     def _unpin(self, key: str) -> None:
         place = self._here.get(key)
         if place is None:
@@ -122,9 +143,10 @@ class Staging:
         self._used[type(place)] -= self._sizes.pop(key)
         if isinstance(place, str):
             self._dropped.append(place)
+            self._news[key] = None
 
     def _make_room(self) -> None:
-        for kind, most in ((bytes, MEMORY_BYTES), (str, DISK_BYTES)):
+        for kind, most in ((bytes, MEMORY_BYTES), (str, self._disk_bytes)):
             unpinned = self._unpinned[kind]
             while unpinned and self._used[kind] > most:
                 key = next(iter(unpinned))

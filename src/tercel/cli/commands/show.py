@@ -7,10 +7,11 @@ import click
 import msgspec
 
 from tercel.cli.lazy import Command
+from tercel.cli.placing import needs_of, placing_facts
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import PAGE, Chosen, each_task, existing, one_task, resolve
 from tercel.cli.talking import talk
-from tercel.cli.words import Cell, cpus, duration, ended, needs, pairs, plain, short, size, states, table
+from tercel.cli.words import Cell, duration, ended, needs, pairs, plain, short, size, states, table
 from tercel.core.errors import NotFound
 from tercel.core.intervals import IntervalSet
 from tercel.core.states import TaskState
@@ -108,8 +109,9 @@ def _job_facts(view: JobView) -> list[tuple[str, str]]:
         ("tasks", f"{view.tasks:,}" + (f" ({view.array})" if view.array else "")),
         ("states", states(view.counts)),
         ("submitted", f"{_clock(view.submitted_at)}, {when} {duration(lasted_s)}"),
-        ("needs", f"{cpus(view.cpus)} cpus" + (f", {size(view.mem_bytes)}" if view.mem_bytes else "")),
+        ("needs", needs_of(view)),
         ("time limit", duration(view.time_limit_s) if view.time_limit_s else ""),
+        *placing_facts(view),
         ("retries", str(view.retries or "")),
         ("most failures", view.max_fails),
         ("queue", view.queue if view.queue != view.owner else ""),

@@ -24,13 +24,14 @@ def command(
     heartbeat: str,
     cpus: float | None,
     mem: str | None,
+    keep_free: float | None,
 ) -> int:
     """Start a manager and a worker on this machine, in the foreground, and say how others join.
 
     The first Ctrl-C or SIGTERM lets running tasks end, the second stops at once; nothing is lost either way. The
     token for workers is written to worker.token in the data directory (mode 0600) and never printed.
     """
-    given_cpus, given_mem_bytes = read_capacity(cpus, mem)
+    giving = read_capacity(cpus, mem, keep_free)
     options = manager_options(host, port, data, grace, heartbeat)
-    worker = WorkerOptions(dir=options.data / "worker", cpus=given_cpus, mem_bytes=given_mem_bytes)
+    worker = WorkerOptions(dir=options.data / "worker", **giving)
     return run_manager(screen, options, worker)

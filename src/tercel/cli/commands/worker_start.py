@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tercel.cli.giving import capacity_options, read_capacity
+from tercel.cli.giving import capacity_options, describing_options, read_capacity, read_description
 from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
 from tercel.cli.services import run_service, worker_dir
@@ -22,7 +22,7 @@ from tercel.worker.options import WorkerOptions
 )
 @click.option("--token", metavar="TOKEN", help="The token itself. --token-file is safer.")
 @capacity_options
-@click.option("--site", default="", metavar="NAME", help="Machines that reach one another share a site.")
+@describing_options
 @click.option("--dir", "directory", type=click.Path(path_type=Path), metavar="DIR", help="Its own directory.")
 @click.option(
     "--leave-after", metavar="TIME", help="Leave when the manager was away so long.  [default: never]"
@@ -42,7 +42,13 @@ def command(
     token: str | None,
     cpus: float | None,
     mem: str | None,
+    keep_free: float | None,
     site: str,
+    tags: tuple[str, ...],
+    resources: tuple[str, ...],
+    time_limit: str | None,
+    health_check: str,
+    cache_size: str,
     directory: Path | None,
     leave_after: str | None,
     reconnect_most: str,
@@ -54,14 +60,14 @@ def command(
     """
     if token is not None:
         _hide_token(token)
-    given_cpus, given_mem_bytes = read_capacity(cpus, mem)
+    giving = read_capacity(cpus, mem, keep_free)
+    describing = read_description(site, tags, resources, time_limit, health_check, cache_size)
     given = read_token(token_file) if token_file is not None else None
     address, secret = find_server(url or screen.server, given, worker=True)
     options = WorkerOptions(
         dir=(directory or worker_dir(address)).absolute(),
-        cpus=given_cpus,
-        mem_bytes=given_mem_bytes,
-        site=site,
+        **giving,
+        **describing,
         reconnect_most_s=parse_time(reconnect_most, "reconnect-most"),
         leave_when_unreachable_s=0.0 if leave_after is None else parse_time(leave_after, "leave-after"),
     )

@@ -3,8 +3,6 @@
 Resolves names by the table of attributes, operators and functions by the types of what they are given.
 """
 
-from difflib import get_close_matches
-
 from tercel.core.attributes import (
     ATTRIBUTES,
     BOOL,
@@ -17,8 +15,10 @@ from tercel.core.attributes import (
     Of,
     Type,
 )
+from tercel.core.cel.automaton import MAX_WORK, automaton
 from tercel.core.cel.functions import FUNCTIONS, METHODS, call
 from tercel.core.cel.mistakes import Mistake
+from tercel.core.cel.names import did_you_mean, path_of, unknown_name, what_it_is
 from tercel.core.cel.tokens import UNITS
 from tercel.core.cel.tree import Node, Typed
 
@@ -26,16 +26,10 @@ _ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod"}
 _ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _EQUALITY = {"==": "eq", "!=": "ne"}
 _MACROS = ("exists", "all")
-_ELSEWHERE = {
-    "len": "size",
-    "float": "double",
-    "str": "string",
-    "any": "exists",
-    "startswith": "startsWith",
-    "endswith": "endsWith",
-    "match": "matches",
-}
-"""What things are called in other languages."""
+LONG_LOOP = 1000
+"""Turns that a loop over an attribute may have, as far as anybody knows."""
+MAX_TURNS = 20_000
+"""Of loops in one another, in all."""
 
 
 def check(node: Node, per_task: bool) -> Typed:
@@ -47,7 +41,10 @@ class _Checker:
     def __init__(self, per_task: bool) -> None:
         self.per_task = per_task
         self.variables: dict[str, Type] = {}
-        self.long_loops = 0
+        self.work = 0
+        """How much went into patterns."""
+        self.turns = 1
+        """How often what is being looked at may be evaluated, by the loops around it."""
 
     def check(self, node: Node) -> Typed:
         match node.op:
@@ -64,11 +61,11 @@ class _Checker:
             case "method":
                 return self.method(node)
             case "&&" | "||":
-                parts = tuple(self.condition(part, node) for part in node.parts)
+                parts = tuple(self.condition(part, f"`{node.op}` is for") for part in node.parts)
                 return self.typed(node, "and" if node.op == "&&" else "or", BOOL, parts)
             case "!":
-                return self.typed(node, "not", BOOL, (self.condition(node.parts[0], node),))
-            case "-":
+                return self.typed(node, "not", BOOL, (self.condition(node.parts[0], "`!` is for"),))
+            case "minus":
                 return self.minus(node)
             case "?:":
                 return self.choice(node)
@@ -86,7 +83,7 @@ class _Checker:
 
     def named(self, node: Node) -> Typed:
         """An attribute, a unit, a variable; or a field of a map."""
-        path = _path(node)
+        path = path_of(node)
         if path is None:
             return self.field(node)
         if path in self.variables:
@@ -98,7 +95,7 @@ class _Checker:
         parent = path.rpartition(".")[0]
         if parent in ATTRIBUTES or parent.partition(".")[0] in self.variables:
             return self.field(node)
-        raise _unknown(node, path, self.variables)
+        raise unknown_name(node, path, self.variables)
 
     def allowed(self, node: Node, name: str) -> Attribute:
         attribute = ATTRIBUTES[name]
@@ -112,7 +109,7 @@ class _Checker:
         if owner.type.kind == "map" and owner.type.element is not None:
             key = Typed(op="const", type=TEXT, start=node.at[0], end=node.at[1], value=node.value)
             return self.typed(node, "key", owner.type.element, (owner, key))
-        raise Mistake(f"{_what(node.parts[0], owner)} has no .{node.value}", *node.at)
+        raise Mistake(f"{what_it_is(node.parts[0], owner)} and has no .{node.value}", *node.at)
 
     def indexed(self, node: Node) -> Typed:
         owner, index = (self.check(part) for part in node.parts)
@@ -125,8 +122,10 @@ class _Checker:
             if index.type != INT:
                 kind = "a fraction" if index.type == DOUBLE else f"{index.type}"
                 raise Mistake(f"the places of a list are whole numbers, not {kind}", index.start, index.end)
+            if element == NOTHING:
+                raise Mistake("this list is always empty", owner.start, owner.end)
             return self.typed(node, "item", element, (owner, index))
-        raise Mistake(f"[] is for lists and maps; {_what(node.parts[0], owner)}", *node.at)
+        raise Mistake(f"[] is for lists and maps; {what_it_is(node.parts[0], owner)}", *node.at)
 
     def list_of(self, node: Node) -> Typed:
         items = tuple(self.check(part) for part in node.parts)
@@ -141,21 +140,21 @@ class _Checker:
 
     # -- operators ----------------------------------------------------------------------------------------
 
-    def condition(self, part: Node, whole: Node) -> Typed:
+    def condition(self, part: Node, what: str) -> Typed:
         typed = self.check(part)
         if typed.type != BOOL:
-            message = f"`{whole.op}` is for what is true or false; this is {typed.type}"
+            message = f"{what} what is true or false; this is {typed.type.a}"
             raise Mistake(message, part.start, part.end)
         return typed
 
     def minus(self, node: Node) -> Typed:
         operand = self.check(node.parts[0])
         if not operand.type.is_number:
-            raise Mistake(f"`-` is for numbers; this is {operand.type}", *node.at)
+            raise Mistake(f"`-` is for numbers; this is {operand.type.a}", *node.at)
         return self.typed(node, f"neg_{operand.type.kind}", operand.type, (operand,))
 
     def choice(self, node: Node) -> Typed:
-        condition = self.condition(node.parts[0], node)
+        condition = self.condition(node.parts[0], "before `?` comes")
         then, otherwise = self.check(node.parts[1]), self.check(node.parts[2])
         common = _common(then.type, otherwise.type)
         if common is None:
@@ -169,6 +168,7 @@ class _Checker:
         if kind == "map" and item.type == TEXT:
             return self.typed(node, "in_map", BOOL, (item, whole))
         if kind == "list" and element is not None and _common(item.type, element) is not None:
+            self.looping(node, whole)
             plain = item.type in (TEXT, INT, BOOL)
             return self.typed(node, "in_list" if plain else "in_deep", BOOL, (item, whole))
         if kind in ("map", "list"):
@@ -198,6 +198,9 @@ class _Checker:
                 raise Mistake("`%` is for whole numbers; here is one with a fraction: use int()", *node.at)
             return self.typed(node, f"{_ARITHMETIC[op]}_{common.kind}", common, (left, right))
         if op == "+" and common is not None and (common == TEXT or common.kind == "list"):
+            if common.kind == "list":
+                self.looping(node, left)
+                self.looping(node, right)
             return self.typed(node, "concat" if common == TEXT else "join", common, (left, right))
         more = ", or joins text with text, or lists" if op == "+" else ""
         raise Mistake(f"`{op}` is for numbers{more}; here {a} and {b}", *node.at)
@@ -207,12 +210,14 @@ class _Checker:
         if common is None:
             if NULL in (left.type, right.type):
                 side = node.parts[0] if right.type == NULL else node.parts[1]
-                path = _path(side)
+                path = path_of(side)
                 hint = f": to ask whether it is there, write has({path})" if path in ATTRIBUTES else ""
                 raise Mistake(f"`{node.op}`: {path or 'this'} is never null{hint}", *node.at)
             message = f"`{node.op}` compares values of one kind; here {left.type} and {right.type}"
             raise Mistake(message, *node.at)
         deep = "_deep" if common.kind in ("list", "map") else ""
+        if deep:
+            self.looping(node, left)
         return self.typed(node, _EQUALITY[node.op] + deep, BOOL, (left, right))
 
     # -- functions ----------------------------------------------------------------------------------------
@@ -224,8 +229,16 @@ class _Checker:
         if name not in FUNCTIONS:
             if name in METHODS or name in _MACROS:
                 raise Mistake(f"write x.{name}(...) instead of {name}(x, ...)", *node.at)
-            raise Mistake(f"there is no function {name}{_near(name, [*FUNCTIONS, 'has'])}", *node.at)
-        return call(name, node, tuple(self.check(part) for part in node.parts))
+            raise Mistake(f"there is no function {name}{did_you_mean(name, [*FUNCTIONS, 'has'])}", *node.at)
+        return self.call(node)
+
+    def call(self, node: Node) -> Typed:
+        typed = call(str(node.value), node, tuple(self.check(part) for part in node.parts))
+        if typed.op == "matches":
+            self.work += automaton(str(typed.value)).program.work
+            if self.work > 2 * MAX_WORK:
+                raise Mistake("the patterns are too complicated together", *node.at)
+        return typed
 
     def method(self, node: Node) -> Typed:
         name = str(node.value)
@@ -234,8 +247,10 @@ class _Checker:
         if name not in METHODS:
             if name in FUNCTIONS or name == "has":
                 raise Mistake(f"write {name}(x) instead of x.{name}()", *node.at)
-            raise Mistake(f"there is no function .{name}(){_near(name, [*METHODS, *_MACROS])}", *node.at)
-        return call(name, node, tuple(self.check(part) for part in node.parts))
+            raise Mistake(
+                f"there is no function .{name}(){did_you_mean(name, [*METHODS, *_MACROS])}", *node.at
+            )
+        return self.call(node)
 
     def has(self, node: Node) -> Typed:
         if len(node.parts) != 1:
@@ -251,6 +266,13 @@ class _Checker:
         hint = ' (for a key of a map, write "key" in map)' if part.op == "[]" else ""
         raise Mistake(f"has() takes one attribute, as in has(worker.gpu.mem){hint}", part.start, part.end)
 
+    def looping(self, node: Node, values: Typed) -> int:
+        """How often something is evaluated in a loop over these values, within the loops around it."""
+        turns = self.turns * (len(values.parts) if values.op == "list" else LONG_LOOP)
+        if turns > MAX_TURNS:
+            raise Mistake("a loop over a long list within another one could take very long", *node.at)
+        return turns
+
     def macro(self, node: Node) -> Typed:
         """`list.exists(x, condition)`: the condition is about x, each of the list in turn."""
         name = str(node.value)
@@ -258,19 +280,19 @@ class _Checker:
             raise Mistake(f".{name}() takes a name and a condition, as in tags.{name}(t, t == 'a')", *node.at)
         values = self.check(node.parts[0])
         if values.type.kind != "list" or values.type.element is None:
-            raise Mistake(f".{name}() is for lists; {_what(node.parts[0], values)}", *node.at)
+            raise Mistake(f".{name}() is for lists; {what_it_is(node.parts[0], values)}", *node.at)
+        if values.type.element == NOTHING:
+            raise Mistake("this list is always empty", values.start, values.end)
         variable = node.parts[1]
         word = str(variable.value)
         if word in self.variables or word in UNITS or word in ("worker", "task"):
             raise Mistake(f"{word} is taken: choose another name", variable.start, variable.end)
-        long = values.op != "list"
-        self.long_loops += long
-        if self.long_loops > 1 or len(self.variables) > 1:
-            raise Mistake("too many of exists and all in one another: this could take very long", *node.at)
+        before = self.turns
+        self.turns = self.looping(node, values)
         self.variables[word] = values.type.element
-        condition = self.condition(node.parts[2], node)
+        condition = self.condition(node.parts[2], f".{name}() asks")
         del self.variables[word]
-        self.long_loops -= long
+        self.turns = before
         return self.typed(node, name, BOOL, (values, condition), word)
 
 
@@ -299,38 +321,3 @@ def _common(a: Type, b: Type) -> Type | None:
         element = _common(a.element, b.element)
         return None if element is None else Type("list", element)
     return None
-
-
-def _path(node: Node) -> str | None:
-    """`a.b.c`, if it is names and dots all the way."""
-    names: list[str] = []
-    while node.op == ".":
-        names.append(str(node.value))
-        node = node.parts[0]
-    if node.op != "name":
-        return None
-    return ".".join([str(node.value), *reversed(names)])
-
-
-def _what(node: Node, typed: Typed) -> str:
-    path = _path(node)
-    return f"{path} is {typed.type}" if path else f"this is {typed.type}"
-
-
-def _unknown(node: Node, path: str, variables: dict[str, Type]) -> Mistake:
-    inside = [name for name in ATTRIBUTES if name.startswith(f"{path}.")]
-    if inside:
-        message = f"{path} is not a value by itself: write {', '.join(inside[:3])}"
-        message += ", ..." if len(inside) > 3 else ""
-    else:
-        message = f"unknown attribute {path[:80]}{_near(path, [*ATTRIBUTES, *UNITS, *variables])}"
-    return Mistake(message, node.start, node.end)
-
-
-def _near(name: str, known: list[str]) -> str:
-    instead = _ELSEWHERE.get(name)
-    if instead in known:
-        return f"; did you mean {instead}?"
-    ends = [each for each in known if each.partition(".")[2] == name or each.lower() == name.lower()]
-    close = ends or get_close_matches(name[:80], known, n=1, cutoff=0.7)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -4,13 +4,13 @@ Every value is a pair: the values, and where they are missing. (A NaN among the 
 missing only in what comes in and in what goes out.) Numpy is loaded on first use: plain jobs do not pay for it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, reduce
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tercel.core.attributes import ATTRIBUTES, INT, Of
-from tercel.core.cel.compile import Function, part
+from tercel.core.attributes import ATTRIBUTES, BOOL, DOUBLE, INT, Of, Type
+from tercel.core.cel.compile import part
 from tercel.core.cel.run import FAULTS, Value
 from tercel.core.cel.tokens import MAX_INT, MIN_INT
 from tercel.core.cel.tree import Typed
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = numpy.ndarray[Any, Any]
     """Of bool, int64 or float64, of any shape: they are broadcast."""
-    Pair: TypeAlias = tuple[Array, Array]
+    Pair: TypeAlias = tuple[Array, Array | None]
+    """Values, and where there is none; None: nowhere."""
+    Given: TypeAlias = Mapping[str, Array | Value]
+    Step: TypeAlias = Callable[[Given], Pair]
 
+_KINDS = {"bool": "bool", "int": "int64", "double": "float64"}
+"""What numpy calls them."""
 _EXACT = 2**53
 """Whole numbers up to this are exact as doubles."""
 
@@ -56,135 +61,177 @@ def _operands(node: Typed) -> tuple[Typed, ...]:
 
 
 class Columns:
-    """Evaluates one tree, again and again."""
+    """Evaluates one tree, again and again: each part is a function of the columns, made once."""
 
     def __init__(self, tree: Typed) -> None:
-        self.tree = tree
-        self.functions: dict[int, Function] = {}
-        """Of those parts that are not about numbers, by the identity of the part."""
+        self.type = tree.type
+        self.pair = _function(tree)
 
-    def over(self, columns: "Mapping[str, Array | Value]") -> "Array":
+    def over(self, columns: "Given") -> "Array":
         """Raises TypeError if something that is not a number is a column."""
         np = _numpy()
-        shape = np.broadcast_shapes(*(array.shape for array in _arrays(columns)))
+        shape = np.broadcast_shapes(*(array.shape for array in _arrays(columns.values())))
         with np.errstate(all="ignore"):
-            values, absent = self.pair(self.tree, columns)
+            values, absent = self.pair(columns)
             result: Array = np.array(np.broadcast_to(values, shape), dtype=np.float64)
-            result[np.broadcast_to(absent, shape) | ~np.isfinite(result)] = np.nan
+            if self.type == DOUBLE:
+                result[~np.isfinite(result)] = np.nan
+            if absent is not None:
+                result[np.broadcast_to(absent, shape)] = np.nan
         return result
 
-    def pair(self, node: Typed, columns: "Mapping[str, Array | Value]") -> "Pair":
-        if not _is_numeric(node):
-            return self.scalar(node, columns)
-        match node.op:
-            case "const":
-                return _given(node.value, node)
-            case "attr":
-                name = str(node.value)
-                return _given(columns[name], node) if name in columns else _nothing(node)
-            case "has":
-                return _there(columns.get(str(node.value)), str(node.value) in columns)
-            case "key":
-                return _keyed(node.parts[0], node.parts[1], node, columns)
-            case "in_map":
-                _, absent = _keyed(node.parts[1], node.parts[0], node, columns)
-                return ~absent, _numpy().asarray(str(node.parts[1].value) not in columns)
-        return _OPERATIONS[node.op](*(self.pair(each, columns) for each in node.parts))
 
-    def scalar(self, node: Typed, columns: "Mapping[str, Array | Value]") -> "Pair":
-        """What is not about numbers is the same for all."""
-        for each in node.walk():
-            if each.op in ("attr", "has") and _arrays({"": columns.get(str(each.value))}):
-                raise TypeError(f"{each.value} cannot be a column: only numbers can")
-        if id(node) not in self.functions:
-            self.functions[id(node)] = part(node)
-        try:
-            return _given(self.functions[id(node)](columns), node)  # type: ignore[arg-type]  # no arrays are read
-        except FAULTS:
-            return _nothing(node)
+def _function(node: Typed) -> "Step":
+    if not _is_numeric(node):
+        return _scalar(node)
+    match node.op:
+        case "const":
+            constant = _given(node.value, "a constant", node.type)
+            return lambda _: constant
+        case "attr":
+            return _attribute(node)
+        case "has":
+            return _has(str(node.value))
+        case "key":
+            return lambda columns: _keyed(node.parts[0], node.parts[1], columns)
+        case "in_map":
+            return _in_map(node.parts[0], node.parts[1])
+    operation = _OPERATIONS[node.op]
+    steps = [_function(part) for part in node.parts]
+    return lambda columns: operation(*[step(columns) for step in steps])
 
 
 # -- what comes in ----------------------------------------------------------------------------------------
 
 
-def _arrays(columns: "Mapping[str, Array | Value]") -> "list[Array]":
+def _attribute(node: Typed) -> "Step":
+    name, type = str(node.value), node.type
+    nothing = _nothing(type)
+    return lambda columns: _read(columns[name], name, type) if name in columns else nothing
+
+
+def _has(name: str) -> "Step":
+    np = _numpy()
+
+    def has(columns: "Given") -> "Pair":
+        if name not in columns:
+            return np.zeros((), dtype=bool), None
+        absent = _read(columns[name], name, ATTRIBUTES[name].type)[1]
+        return (np.ones((), dtype=bool) if absent is None else ~absent), None
+
+    return has
+
+
+def _in_map(key: Typed, whole: Typed) -> "Step":
+    np = _numpy()
+
+    def in_map(columns: "Given") -> "Pair":
+        if str(whole.value) not in columns:
+            return _nothing(BOOL)
+        absent = _keyed(whole, key, columns)[1]
+        return (np.ones((), dtype=bool) if absent is None else ~absent), None
+
+    return in_map
+
+
+def _scalar(node: Typed) -> "Step":
+    """What is not about numbers is the same for all."""
+    function = part(node)
+    names = [str(each.value) for each in node.walk() if each.op in ("attr", "has")]
+
+    def scalar(columns: "Given") -> "Pair":
+        for name in names:
+            if name in columns and _arrays([columns[name]]):
+                raise TypeError(f"{name} cannot be a column: only numbers can")
+        try:
+            value = function(columns)  # type: ignore[arg-type]  # it reads none of the arrays
+        except FAULTS:
+            return _nothing(node.type)
+        return _given(value, "a part", node.type)
+
+    return scalar
+
+
+def _arrays(columns: "Iterable[Array | Value]") -> "list[Array]":
     np = _numpy()
     found: list[Array] = []
-    for column in columns.values():
-        inside = column.values() if isinstance(column, Mapping) else [column]
-        found += [each for each in inside if isinstance(each, np.ndarray)]
+    for column in columns:
+        if isinstance(column, np.ndarray):
+            found.append(column)
+        elif isinstance(column, Mapping):
+            found += [each for each in column.values() if isinstance(each, np.ndarray)]
     return found
 
 
-def _nothing(node: Typed) -> "Pair":
+def _nothing(type: Type) -> "Pair":
     np = _numpy()
-    kinds = {"bool": bool, "int": np.int64}
-    return np.zeros((), dtype=kinds.get(node.type.kind, np.float64)), np.ones((), dtype=bool)
+    return np.zeros((), dtype=_KINDS[type.kind]), np.ones((), dtype=bool)
 
 
-def _given(value: "Array | Value", node: Typed) -> "Pair":
+def _given(value: "Array | Value", name: str, type: Type) -> "Pair":
+    """A value of which NaN is one as any other."""
     np = _numpy()
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" or array.dtype == np.uint64:
-        raise TypeError(f"{node.value or 'a value'} must be numbers, not {array.dtype}")
-    if array.dtype.kind != "f":
-        kind = bool if array.dtype.kind == "b" else np.int64 if node.type == INT else np.float64
-        return array.astype(kind), np.zeros((), dtype=bool)
-    if node.op == "attr" or node.op == "key":
-        absent = np.isnan(array)
-        if node.type != INT:
-            return array.astype(np.float64), absent
-        absent |= np.abs(array) >= 2.0**63
-        return np.where(absent, 0, array).astype(np.int64), absent
-    return array.astype(np.float64), np.zeros((), dtype=bool)
+        raise TypeError(f"{name} must be numbers, not {array.dtype}")
+    return array.astype(_KINDS[type.kind], copy=False), None
 
 
-def _there(value: "Array | Value", given: bool) -> "Pair":
+def _read(value: "Array | Value", name: str, type: Type) -> "Pair":
+    """An attribute, of which NaN is missing."""
     np = _numpy()
-    here = (
-        ~np.isnan(value) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else np.asarray(given)
-    )
-    return here, np.zeros((), dtype=bool)
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        return _given(array, name, type)
+    absent = _if_any(~(np.abs(array) < 2.0**63) if type == INT else np.isnan(array))
+    if absent is None:
+        return _given(array, name, type)
+    return _given(np.where(absent, 0.0, array), name, type)[0], absent
 
 
-def _keyed(whole: Typed, key: Typed, node: Typed, columns: "Mapping[str, Array | Value]") -> "Pair":
+def _keyed(whole: Typed, key: Typed, columns: "Given") -> "Pair":
     """Of a map of columns."""
     found = columns.get(str(whole.value))
-    if found is None:
-        return _nothing(node)
-    if not isinstance(found, Mapping):
-        raise TypeError(f"{whole.value} must be a map of columns")
     name = str(key.value)
-    if name not in found:
-        return _nothing(node)
-    return _given(found[name], node if node.op == "key" else whole)
+    if found is not None and not isinstance(found, Mapping):
+        raise TypeError(f"{whole.value} must be a map of columns")
+    if found is None or name not in found:
+        return _nothing(DOUBLE)
+    return _read(found[name], f"{whole.value}.{name}", DOUBLE)
 
 
 # -- what is done -----------------------------------------------------------------------------------------
 
 
-def _both(a: "Pair", b: "Pair", made: "Array", bad: "Array | bool" = False) -> "Pair":
-    return made, a[1] | b[1] | bad
+def _if_any(mask: "Array") -> "Array | None":
+    return mask if mask.any() else None
+
+
+def _either(*masks: "Array | None") -> "Array | None":
+    found = None
+    for mask in masks:
+        if mask is not None:
+            found = mask if found is None else found | mask
+    return found
 
 
 def _add(a: "Pair", b: "Pair") -> "Pair":
     made = a[0] + b[0]
-    return _both(a, b, made, ((a[0] ^ made) & (b[0] ^ made)) < 0)
+    return made, _either(a[1], b[1], _if_any(((a[0] ^ made) & (b[0] ^ made)) < 0))
 
 
 def _sub(a: "Pair", b: "Pair") -> "Pair":
     made = a[0] - b[0]
-    return _both(a, b, made, ((a[0] ^ b[0]) & (a[0] ^ made)) < 0)
+    return made, _either(a[1], b[1], _if_any(((a[0] ^ b[0]) & (a[0] ^ made)) < 0))
 
 
 def _mul(a: "Pair", b: "Pair") -> "Pair":
     np = _numpy()
-    made = a[0] * b[0]
-    bad = np.abs(a[0].astype(np.float64) * b[0]) >= 2.0**62
-    if bad.any():
+    bad = _if_any(np.abs(a[0].astype(np.float64) * b[0]) >= 2.0**62)
+    if bad is not None:
         exact = np.asarray(a[0].astype(object) * b[0].astype(object))
         bad = ((exact < MIN_INT) | (exact > MAX_INT)).astype(bool)
-    return _both(a, b, made, bad)
+    return a[0] * b[0], _either(a[1], b[1], bad)
 
 
 def _divided(a: "Pair", b: "Pair", rest: bool) -> "Pair":
@@ -194,13 +241,13 @@ def _divided(a: "Pair", b: "Pair", rest: bool) -> "Pair":
     y = np.where(bad, 1, y)
     left = np.fmod(x, y)
     # Without the rest it goes without rounding, which would be downwards.
-    return _both(a, b, left if rest else (x - left) // y, bad)
+    return (left if rest else (x - left) // y), _either(a[1], b[1], _if_any(bad))
 
 
 def _double(made: "Callable[[Array, Array], Array]") -> "Callable[[Pair, Pair], Pair]":
     def double(a: "Pair", b: "Pair") -> "Pair":
-        np = _numpy()
-        return _both(a, b, made(a[0].astype(np.float64), b[0].astype(np.float64)))
+        kind = _numpy().float64
+        return made(a[0].astype(kind, copy=False), b[0].astype(kind, copy=False)), _either(a[1], b[1])
 
     return double
 
@@ -213,7 +260,7 @@ def _compare(name: str) -> "Callable[[Pair, Pair], Pair]":
             if ints.dtype.kind == "i" and others.dtype.kind == "f" and _large(ints):
                 x, y = x.astype(object), y.astype(object)
                 break
-        return _both(a, b, np.asarray(getattr(np, name)(x, y)).astype(bool))
+        return np.asarray(getattr(np, name)(x, y)).astype(bool, copy=False), _either(a[1], b[1])
 
     return compare
 
@@ -225,9 +272,8 @@ def _large(ints: "Array") -> bool:
 
 def _signed(positive: bool, whole: bool) -> "Callable[[Pair], Pair]":
     def signed(a: "Pair") -> "Pair":
-        np = _numpy()
-        made = np.abs(a[0]) if positive else -a[0]
-        return made, (a[1] | (a[0] == MIN_INT)) if whole else a[1]
+        made = abs(a[0]) if positive else -a[0]
+        return made, _either(a[1], _if_any(a[0] == MIN_INT)) if whole else a[1]
 
     return signed
 
@@ -236,9 +282,13 @@ def _decided(by: bool) -> "Callable[..., Pair]":
     """A missing side does not matter if another side decides."""
 
     def decided(*parts: "Pair") -> "Pair":
-        decides = reduce(lambda x, y: x | y, ((value == by) & ~absent for value, absent in parts))
-        missing = reduce(lambda x, y: x | y, (absent for _, absent in parts))
-        return (decides if by else ~decides), missing & ~decides
+        decides: Array | None = None
+        for value, absent in parts:
+            says = value if by else ~value
+            decides = _either(decides, says if absent is None else says & ~absent)
+        assert decides is not None
+        missing = _either(*(absent for _, absent in parts))
+        return (decides if by else ~decides), None if missing is None else missing & ~decides
 
     return decided
 
@@ -246,37 +296,32 @@ def _decided(by: bool) -> "Callable[..., Pair]":
 def _if(condition: "Pair", then: "Pair", otherwise: "Pair") -> "Pair":
     np = _numpy()
     values = np.where(condition[0], then[0], otherwise[0])
-    return values, condition[1] | np.where(condition[0], then[1], otherwise[1])
+    if then[1] is None and otherwise[1] is None:
+        return values, condition[1]
+    sides = (False if side[1] is None else side[1] for side in (then, otherwise))
+    return values, _either(condition[1], np.where(condition[0], *sides))
 
 
-def _not(a: "Pair") -> "Pair":
-    return a[0] == 0, a[1]
-
-
-def _extreme(name: str) -> "Callable[..., Pair]":
+def _extreme(name: str, kind: str) -> "Callable[..., Pair]":
     def extreme(*parts: "Pair") -> "Pair":
         made = getattr(_numpy(), name)
-        return reduce(made, (part[0] for part in parts)), reduce(
-            lambda x, y: x | y, (part[1] for part in parts)
-        )
+        values = [value.astype(_KINDS[kind], copy=False) for value, _ in parts]
+        return reduce(made, values), _either(*(absent for _, absent in parts))
 
     return extreme
 
 
 def _int_of_double(a: "Pair") -> "Pair":
     np = _numpy()
-    bad = ~((a[0] >= -(2.0**63)) & (a[0] < 2.0**63))
-    return np.trunc(np.where(bad, 0.0, a[0])).astype(np.int64), a[1] | bad
-
-
-def _double_of_number(a: "Pair") -> "Pair":
-    return a[0].astype(_numpy().float64), a[1]
+    bad = _if_any(~((a[0] >= -(2.0**63)) & (a[0] < 2.0**63)))
+    values = a[0] if bad is None else np.where(bad, 0.0, a[0])
+    return np.trunc(values).astype(np.int64), _either(a[1], bad)
 
 
 _OPERATIONS: "dict[str, Callable[..., Pair]]" = {
     "and": _decided(False),
     "or": _decided(True),
-    "not": _not,
+    "not": lambda a: (~a[0], a[1]),
     "if": _if,
     "same": lambda a: a,
     "add_int": _add,
@@ -298,10 +343,10 @@ _OPERATIONS: "dict[str, Callable[..., Pair]]" = {
     "le": _compare("less_equal"),
     "gt": _compare("greater"),
     "ge": _compare("greater_equal"),
-    "min_int": _extreme("minimum"),
-    "max_int": _extreme("maximum"),
-    "min_double": _extreme("minimum"),
-    "max_double": _extreme("maximum"),
+    "min_int": _extreme("minimum", "int"),
+    "max_int": _extreme("maximum", "int"),
+    "min_double": _extreme("minimum", "double"),
+    "max_double": _extreme("maximum", "double"),
     "int_of_double": _int_of_double,
-    "double_of_number": _double_of_number,
+    "double_of_number": lambda a: (a[0].astype(_KINDS["double"]), a[1]),
 }

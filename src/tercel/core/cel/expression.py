@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
-from typing import TYPE_CHECKING
 
 from tercel.core.attributes import ATTRIBUTES, BOOL, Of
 from tercel.core.cel.check import check
@@ -50,7 +49,7 @@ class Expression:
         self.live, self.pair, self.per_task = (of in kinds for of in (Of.LIVE, Of.PAIR, Of.TASK))
         self._quick: Function = self._first
 
-    def evaluate(self, attributes: Attributes) -> "Value | Missing":
+    def evaluate(self, attributes: Attributes) -> Value | Missing:
         """`attributes`: values by full names; one that is not there is missing. Never raises."""
         try:
             return self._quick(attributes)
@@ -130,10 +129,10 @@ def _made(text: str, field: str, condition: bool) -> Expression:
     try:
         tree = check(parse(text), per_task=not condition)
         if condition and tree.type != BOOL:
-            message = f"this must be true or false, as in worker.os == 'linux'; it is {tree.type}"
+            message = f"this must be true or false, as in worker.os == 'linux'; it is {tree.type.a}"
             raise Mistake(message, tree.start, tree.end)
         if not condition and not tree.type.is_number:
-            raise Mistake(f"this must be a number; it is {tree.type}", tree.start, tree.end)
+            raise Mistake(f"this must be a number; it is {tree.type.a}", tree.start, tree.end)
     except Mistake as mistake:
         raise expression_error(mistake, text, field) from None
     return Expression(text, tree)

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 
 from tercel.core.attributes import BOOL, DOUBLE, INT, TEXT, Type
+from tercel.core.cel.automaton import automaton
 from tercel.core.cel.mistakes import Mistake
-from tercel.core.cel.patterns import check_pattern
 from tercel.core.cel.tree import Node, Typed
+
+MAX_PATTERN = 200
+"""Characters of a pattern."""
 
 Made = tuple[str, Type]
 """The operation, and the type of its result."""
@@ -17,15 +20,26 @@ def call(name: str, node: Node, arguments: tuple[Typed, ...]) -> Typed:
     made = makes(tuple(argument.type for argument in arguments))
     if made is None:
         given = ", ".join(str(argument.type) for argument in arguments) or "nothing"
-        raise Mistake(f"{name}() takes {takes}; here {given}", *node.at)
+        hint = ": write x in list" if name == "contains" and arguments[0].type.kind == "list" else ""
+        raise Mistake(f"{name}() takes {takes}; here {given}{hint}", *node.at)
     op, result = made
     if op != "matches":
         return Typed(op=op, type=result, start=node.start, end=node.end, parts=arguments)
     subject, pattern = arguments
     if pattern.op != "const" or not isinstance(pattern.value, str):
         raise Mistake("the pattern must be written out in the expression", pattern.start, pattern.end)
-    check_pattern(pattern.value, pattern.start, pattern.end)
+    _check_pattern(pattern.value, pattern)
     return Typed(op=op, type=result, start=node.start, end=node.end, parts=(subject,), value=pattern.value)
+
+
+def _check_pattern(text: str, place: Typed) -> None:
+    if len(text) > MAX_PATTERN:
+        message = f"the pattern is {len(text):,} characters long; at most {MAX_PATTERN}"
+        raise Mistake(message, place.start, place.end)
+    try:
+        automaton(text)
+    except ValueError as error:
+        raise Mistake(f"wrong pattern: {error}", place.start, place.end) from None
 
 
 def _size(types: tuple[Type, ...]) -> Made | None:

@@ -68,7 +68,7 @@ class _Parser:
             return Mistake(f"the expression ends too early: {why}", token.start, token.end)
         if token.kind == "name" and token.value in _INSTEAD:
             return Mistake(f"write {_INSTEAD[str(token.value)]} for {token.value}", token.start, token.end)
-        word = "a text" if token.kind == "string" else str(token.value)[:40]
+        word = "text" if token.kind == "string" else str(token.value)[:40]
         return Mistake(f"unexpected {word}: {why}", token.start, token.end)
 
     # -- nodes --------------------------------------------------------------------------------------------
@@ -142,7 +142,8 @@ class _Parser:
             node = self.members(self.literal(-int(self.take().value), token.start, after.end))
         else:
             inner = self.unary()
-            node = self.node(token.kind, token.start, inner.end, (inner,), at=(token.start, token.end))
+            op = "!" if token.kind == "!" else "minus"
+            node = self.node(op, token.start, inner.end, (inner,), at=(token.start, token.end))
         self.nesting -= 1
         return node
 

@@ -11,10 +11,13 @@ from typing import NoReturn, TypeAlias
 
 import msgspec
 
-from tercel.core.cel.patterns import MAX_SUBJECT, pattern
+from tercel.core.cel.automaton import automaton
 from tercel.core.cel.tokens import MAX_INT, MIN_INT
 
-Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | Mapping[str, Value] | None"
+MAX_SUBJECT = 1000
+"""Characters of a text that patterns are looked for in."""
+
+Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | Mapping[str, "Value"] | None
 Attributes: TypeAlias = Mapping[str, Value]
 
 
@@ -176,7 +179,7 @@ def text_of_bool(value: bool) -> str:
 def matches(subject: str, text: str) -> bool:
     if len(subject) > MAX_SUBJECT:
         raise Fault(f"text of more than {MAX_SUBJECT:,} characters is not matched with patterns")
-    return pattern(text).search(subject) is not None
+    return automaton(text).matches(subject)
 
 
 def key(whole: Mapping[str, Value], name: str, attribute: str) -> Value:

@@ -33,7 +33,12 @@ _ESCAPE = re.compile(
     r"""|U(?P<U>[0-9a-fA-F]{8})|(?P<octal>[0-3][0-7]{2}))"""
 )
 _PLAIN = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
-_INSTEAD = {"=": "compare with ==", "&": "write && for and", "|": "write || for or", "{": "there are no maps"}
+_INSTEAD = {
+    "=": "compare with ==",
+    "&": "write && for and",
+    "|": "write || for or",
+    "{": "maps cannot be written out",
+}
 
 
 class Token(NamedTuple):
@@ -92,7 +97,7 @@ def _number(text: str, match: re.Match[str]) -> Token:
         return _int(int(written, 16), start, end)
     if tail:
         if tail[0] in UNITS:
-            raise Mistake(f"write {written}*{tail[0]}", start, tail.end())
+            raise Mistake(f"{written}{tail[0]} is not a number: write {written}*{tail[0]}", start, tail.end())
         if tail[0] in ("u", "U") and written.isdigit():
             raise _unsigned(start, tail.end())
         raise Mistake(f"{(written + tail[0])[:40]} is neither a number nor a name", start, tail.end())

@@ -26,7 +26,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     literal  value                      name    value: an identifier        list     parts
     .        parts[0], value: a field   []      parts[0], parts[1]          call     value: the function, parts: arguments
     method   value: the function, parts[0]: of what, parts[1:]: arguments   ?:       three parts
-    &&  ||   two parts or more          !  -    one part                    others   two parts
+    &&  ||   two parts or more          !  minus   one part                 others   two parts
     """
 
     op: str

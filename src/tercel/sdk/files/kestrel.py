@@ -3,8 +3,11 @@
     [job]
     queue = 50000
     command = /runtask.sh
+    cleanup = /wipe.sh
+    requires = Python2.6 SleekXMPP
 
-The command is a line for the shell that gets the task's number as its last argument (K15).
+The command is a line for the shell that gets the task's number as its last argument (K15). A worker must have all that
+is required (K4), and runs the cleanup after each task (K12).
 """
 
 import re
@@ -18,11 +21,8 @@ from tercel.sdk.files.sources import Given, LineSource, Words
 
 _SECTION = re.compile(r"\[([^\]]+)\]\s*")
 _OPTION = re.compile(r"([^\s:=][^:=]*?)\s*[:=]\s*(.*)")
+_TAGS = re.compile(r"[^\s,]+")
 _KNOWN = ("command", "queue", "cleanup", "requires")
-_NOT_YET = {
-    "cleanup": "a command to clean up with is not supported yet: what a task leaves in its sandbox is removed anyway",
-    "requires": "requirements are not supported yet, and without them tasks would run on machines that lack them",
-}
 
 
 class Entry(NamedTuple):
@@ -50,8 +50,6 @@ def read_kestrel(file: str, text: str, above: Words) -> Draft:
         source = LineSource(file, entry.line)
         if name not in _KNOWN:
             raise source.wrong((), unknown((), "key", name, _KNOWN).text)
-        if name in _NOT_YET and entry.value:
-            raise source.wrong((name,), _NOT_YET[name])
     first = LineSource(file, 1)
     if not entries.get("command", Entry(1, "")).value:
         raise first.wrong((), "[job] has no command")
@@ -61,6 +59,11 @@ def read_kestrel(file: str, text: str, above: Words) -> Draft:
     words["task_id_argument"] = Given(True, first, ())
     if "queue" in entries:
         words["array"] = _array(file, entries["queue"])
+    for name in ("cleanup", "requires"):
+        if name in entries and entries[name].value:
+            line, text = entries[name]
+            value = _TAGS.findall(text) if name == "requires" else text
+            words[name] = Given(value, LineSource(file, line), (name,))
     return make_draft(lay_over(words, above), first)
 
 

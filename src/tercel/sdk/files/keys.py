@@ -5,63 +5,18 @@ The reader, the JSON schema for editors and the command line's options are all m
 
 import os
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
 
-from tercel.core.commands import (
-    MAX_CPUS,
-    MAX_RETRIES,
-    parse_size,
-    parse_time,
-)
+from tercel.core.commands import MAX_CPUS, MAX_RETRIES
 from tercel.core.errors import UsageError
 from tercel.core.model import DEFAULT_PRIORITY, MAX_PRIORITY, MAX_TASKS, After, OnFailure, RetryRule
 from tercel.core.rules import check_queue_name
 from tercel.sdk.files.after import AFTER_PATTERN, parse_after, parse_retry, retry_rule
+from tercel.sdk.files.key import SIZE, TIME, Key, number, size_of, time_of, whole
 from tercel.sdk.files.kinds import AnyOf, Flag, Kind, ListOf, Number, Table, TableOf, Text
+from tercel.sdk.files.placing import CLEARING, PLACING
 
 SANDBOX = "sandbox"
-
-
-class Key(NamedTuple):
-    name: str
-    kind: Kind
-    help: str
-    field: str = ""
-    """Of Submission. Empty: several keys make a field together (see drafts)."""
-    read: Callable[[Any], Any] = lambda value: value
-    """From a value of the kind to the field's. Raises UsageError."""
-    flags: tuple[str, ...] = ()
-    """As options: the words; none: it is not an option."""
-    metavar: str = ""
-    from_text: Callable[[str], Any] = lambda text: text
-    """From an option's text to a value of the kind. Raises UsageError."""
-    default: str = ""
-    """For people."""
-    repeatable: bool = False
-    """As an option it may be given several times: values are lists or tables, and are put together."""
-
-
-def _size(name: str) -> Callable[[str], int]:
-    return lambda text: parse_size(text, name)
-
-
-def _time(name: str) -> Callable[[str], float]:
-    return lambda text: parse_time(text, name)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a number") from None
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a whole number") from None
 
 
 def _variable(text: str) -> dict[str, str]:
@@ -98,11 +53,6 @@ def _queue_name(text: str) -> None:
 
 _HUGE = 10**300
 _LINE = Text(r"[\s\S]*\S[\s\S]*")
-_SIZE = Text(r"\s*\d+(\.\d+)?\s*[KMGTPkmgtp]?([iI]?[bB])?\s*", lambda text: parse_size(text, ""))
-_TIME = Text(
-    r"\s*(\d+|(\d+(\.\d+)?[smhdSMHD])+|(\d{1,6}-)?\d{1,9}:\d{1,2}(:\d{1,2})?)\s*",
-    lambda text: parse_time(text, ""),
-)
 _JOB_ID = Number(1, 2**53, whole=True)
 _AFTER = Text(AFTER_PATTERN, parse_after)
 
@@ -110,7 +60,7 @@ RETRY = Table(
     {
         "codes": (ListOf(Number(1, 255, whole=True), least=1), "Exit codes; 128 + n for a signal n."),
         "retries": (Number(0, MAX_RETRIES, whole=True), "Further tries of a task that ended so (1)."),
-        "backoff": (_TIME, "Pause before the first of them; each further one is twice as long."),
+        "backoff": (TIME, "Pause before the first of them; each further one is twice as long."),
     },
     required=("codes",),
 )
@@ -168,27 +118,28 @@ KEYS: tuple[Key, ...] = (
         "cpus",
         flags=("-c", "--cpus"),
         metavar="N",
-        from_text=_number,
+        from_text=number,
         default="1",
     ),
     Key(
         "mem",
-        _SIZE,
+        SIZE,
         "Memory per task: 500M, 2G.",
         "mem_bytes",
-        _size("mem"),
+        size_of("mem"),
         flags=("--mem",),
         metavar="SIZE",
     ),
     Key(
         "time",
-        _TIME,
+        TIME,
         "Limit per attempt: 90s, 1h30m, 2-12:00:00.",
         "time_limit_s",
-        _time("time"),
+        time_of("time"),
         flags=("-t", "--time"),
         metavar="TIME",
     ),
+    *PLACING,
     Key(
         "queue",
         Text(r"([A-Za-z0-9_][A-Za-z0-9_.@+\-]{0,63})?", _queue_name),
@@ -205,7 +156,7 @@ KEYS: tuple[Key, ...] = (
         "priority",
         flags=("--priority",),
         metavar="N",
-        from_text=_whole,
+        from_text=whole,
         default=str(DEFAULT_PRIORITY),
     ),
     Key(
@@ -215,15 +166,15 @@ KEYS: tuple[Key, ...] = (
         "retries",
         flags=("--retries",),
         metavar="N",
-        from_text=_whole,
+        from_text=whole,
         default="0",
     ),
     Key(
         "backoff",
-        _TIME,
+        TIME,
         "Pause before the first retry, up to 1h; twice as long before each further one.",
         "backoff_s",
-        _time("backoff"),
+        time_of("backoff"),
         flags=("--backoff",),
         metavar="TIME",
     ),
@@ -293,22 +244,23 @@ KEYS: tuple[Key, ...] = (
         "task_id_argument",
         flags=("--task-id-argument",),
     ),
+    *CLEARING,
     Key(
         "kill_grace",
-        _TIME,
+        TIME,
         "Time between the request to end and the kill.",
         "kill_grace_s",
-        _time("kill_grace"),
+        time_of("kill_grace"),
         flags=("--kill-grace",),
         metavar="TIME",
         default="5s",
     ),
     Key(
         "output_limit",
-        _SIZE,
+        SIZE,
         "How much of each task's stdout and stderr is kept.",
         "output_limit_bytes",
-        _size("output_limit"),
+        size_of("output_limit"),
         flags=("--output-limit",),
         metavar="SIZE",
         default="10M",

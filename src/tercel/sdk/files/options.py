@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tercel.core.errors import UsageError
-from tercel.sdk.files.keys import BY_FLAG, Key
+from tercel.sdk.files.key import Key
+from tercel.sdk.files.keys import BY_FLAG
 from tercel.sdk.files.kinds import Flag, unknown, without_field
 from tercel.sdk.files.sources import Given, Source, Words
 

@@ -1,10 +1,12 @@
 """#SBATCH options: those that mean something here become keys of the job, all others are ignored, and said to be."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tercel.core.commands import parse_size
 from tercel.core.errors import UsageError
+from tercel.core.placement import parse_warning
 from tercel.sdk.files.keys import BY_NAME
 from tercel.sdk.files.kinds import without_field
 from tercel.sdk.files.options import Option, split_options
@@ -24,6 +26,9 @@ _KEYS = {
     "--chdir": "cwd",
     "-d": "after",
     "--dependency": "after",
+    "-G": "gpus",
+    "--gpus": "gpus",
+    "--gpus-per-task": "gpus",
 }
 """What means the same, in the same words."""
 _MET = frozenset({"--requeue", "--parsable", "-Q", "--quiet", "--no-requeue"})
@@ -74,6 +79,9 @@ def read_sbatch(file: str, directives: Iterable[Directive]) -> tuple[Words, list
             elif option.flag == "--export":
                 ignored = _export(words, option, source)
                 remarks += [f"{file}, line {line}: #SBATCH --export={ignored} is ignored"] if ignored else []
+            elif option.flag in _READERS and option.value is not None:
+                ignored = _READERS[option.flag](words, option, source)
+                remarks += [f"{file}, line {line}: #SBATCH {ignored} is ignored"] if ignored else []
             elif not _take(words, option, source):
                 remarks.append(f"{file}, line {line}: #SBATCH {option} is ignored")
     if per_cpu is not None:
@@ -103,6 +111,63 @@ def _take(words: Words, option: Option, source: LineSource) -> bool:
     except UsageError as error:
         raise source.wrong((option.flag,), without_field(error)) from None
     return True
+
+
+def _gpus(words: Words, option: Option, source: LineSource) -> str:
+    """2, a100:2, gpu:2, gpu:a100:2. Returns what is ignored: the model, and what are no GPUs."""
+    *names, count = (option.value or "").split(":")
+    if option.flag == "--gres":
+        if (names[:1] or [count]) != ["gpu"]:
+            return str(option)
+        names, count = (names[1:], count) if names else ([], "1")
+    if names and not count.isdigit():  # gpu:a100 is one of them
+        names, count = [*names, count], "1"
+    if not _take(words, Option("--gpus", count), source):
+        return str(option)
+    return f"{option.flag}: the model {':'.join(names)}" if names else ""
+
+
+def _constraint(words: Words, option: Option, source: LineSource) -> str:
+    """intel&gpu: tags. Returns what is ignored: all that is not simply a list of them."""
+    text = option.value or ""
+    if not re.fullmatch(r"[^&|,*()\[\]\s]+(&[^&|,*()\[\]\s]+)*", text):
+        return str(option)
+    words["requires"] = Given(text.split("&"), source, (option.flag,))
+    return ""
+
+
+def _signal(words: Words, option: Option, source: LineSource) -> str:
+    """[B:]USR1[@120]: by name or number, 60 seconds before the end if it does not say."""
+    name, _, seconds = re.sub("^[BR]{1,2}:", "", option.value or "").partition("@")
+    text = f"{_SIGNALS.get(name, name)}@{seconds or 60}".upper()
+    try:
+        parse_warning(text)
+    except UsageError as error:
+        raise source.wrong((option.flag,), without_field(error)) from None
+    words["warn_signal"] = Given(text, source, (option.flag,))
+    return ""
+
+
+_READERS: dict[str, Callable[[Words, Option, LineSource], str]] = {
+    "-G": _gpus,
+    "--gpus": _gpus,
+    "--gpus-per-task": _gpus,
+    "--gres": _gpus,
+    "-C": _constraint,
+    "--constraint": _constraint,
+    "--signal": _signal,
+}
+"""What means something in other words. They return what of it is ignored."""
+_SIGNALS = {
+    "1": "HUP",
+    "2": "INT",
+    "3": "QUIT",
+    "10": "USR1",
+    "12": "USR2",
+    "14": "ALRM",
+    "15": "TERM",
+    "18": "CONT",
+}
 
 
 def _export(words: Words, option: Option, source: LineSource) -> str:

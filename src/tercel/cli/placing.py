@@ -1,0 +1,38 @@
+"""Where and how the tasks of a job run, for people."""
+
+from tercel.cli.words import cpus, duration, short, size
+from tercel.core.model import Keep
+from tercel.wire.api import JobView, Submission
+
+WIDTH = 400
+
+
+def needs_of(job: JobView | Submission) -> str:
+    parts = [f"{cpus(job.cpus)} cpus"]
+    parts += [size(job.mem_bytes)] if job.mem_bytes else []
+    parts += [f"{job.gpus:g} gpus"] if job.gpus else []
+    parts += [f"{amount:g} {name}" for name, amount in sorted(job.resources.items())]
+    return ", ".join(parts)
+
+
+def placing_facts(job: JobView | Submission) -> list[tuple[str, str]]:
+    """As `words.pairs` takes them: what is empty is not told."""
+    cleanup = f"{short(job.cleanup, WIDTH)}  (killed after {duration(job.cleanup_limit_s)})"
+    return [
+        ("requires", short(", ".join(job.requires), WIDTH)),
+        ("where", short(job.where, WIDTH)),
+        ("rank", short(job.rank, WIDTH)),
+        ("limits", _limits(job)),
+        ("warned by", job.warn_signal),
+        ("isolated by", job.isolate),
+        ("container", job.container),
+        ("sandbox", "" if job.sandbox is Keep.REMOVE else job.sandbox),
+        ("cleanup", cleanup if job.cleanup else ""),
+    ]
+
+
+def _limits(job: JobView | Submission) -> str:
+    parts = [f"{job.pids:,} processes"] if job.pids else []
+    parts += [f"{size(job.disk_bytes)} of disk"] if job.disk_bytes else []
+    parts += [f"memory grows by {job.mem_growth:g} when it is too little"] if job.mem_growth else []
+    return ", ".join(parts)

@@ -1,0 +1,241 @@
+"""One pass over workers: who gets what of the work that is ready.
+
+Each worker in turn walks through what suits its shape, in the order of shares, and takes what there is room for. Where a
+rank is to choose between tasks or workers, only places are taken at first, so that shares and room are right for whoever
+comes after; when all workers have had their turn, the best tasks for the places are chosen line by line, among all places
+that are left if there are more than tasks.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+
+from tercel.core.intervals import Range
+from tercel.core.kinds import Shape
+from tercel.core.ledger import Job
+from tercel.core.presence import Reservation
+from tercel.core.ranking import Crowd, Pairs, choose
+from tercel.core.ready import Line, Order, ReadyQueue, Walk
+from tercel.core.resources import Taken
+from tercel.core.saving import may_go_before, passed_over, still_saves, stop_saving
+from tercel.core.shares import ADVANCE_MOST_S, UNKNOWN_S, Clock
+from tercel.core.workers import Worker
+
+AHEAD_S = 0.3
+"""Seconds of work offered ahead."""
+AHEAD_MOST = 256
+HELD_MOST = 16_384
+"""What one worker is given at most, however much room it says it has: each task under way costs memory here."""
+LONG_S = 5.0
+"""Tasks that take longer are not offered ahead: a round trip is nothing to them."""
+RANK_PATIENCE_S = 30.0
+"""A job that others of better rank went before for so long is served before them."""
+
+Issue = Callable[[Job, Worker, list[Range]], None]
+
+
+def is_short(job: Job) -> bool:
+    """As far as is known by now."""
+    return job.expected_wall_s is not None and job.expected_wall_s <= LONG_S and not job.needs.resources
+
+
+def ahead_of(job: Job, worker: Worker) -> int:
+    """How many tasks of this job may wait at this worker for a slot."""
+    wall_s = job.expected_wall_s
+    if wall_s is None or wall_s > LONG_S or job.needs.resources:
+        return 0
+    slots = max(1, worker.slots(job.needs))
+    return min(AHEAD_MOST, math.ceil(AHEAD_S * slots / max(wall_s, 1e-6)))
+
+
+def cost_of(job: Job) -> float:
+    """What one of its tasks is charged in advance: processor seconds."""
+    wall_s = job.expected_wall_s
+    seconds = UNKNOWN_S if wall_s is None else min(max(wall_s, 1e-4), ADVANCE_MOST_S)
+    return job.needs.millicpus / 1000 * seconds
+
+
+class Places:
+    """What a line was given room for in this pass: tasks are chosen at its end."""
+
+    __slots__ = ("charge", "crowd", "held", "job", "supply")
+
+    def __init__(self, job: Job, crowd: Crowd, supply: int, charge: float) -> None:
+        self.job = job
+        """Any of the line: all have the same needs, queue and user."""
+        self.crowd = crowd
+        self.supply = supply
+        """How many more tasks there are."""
+        self.charge = charge
+        """Of one task, in the accounts' terms."""
+        self.held: list[tuple[Worker, Taken]] = []
+
+    def add(self, worker: Worker, count: int) -> None:
+        for _ in range(count):
+            self.held.append((worker, worker.hold(self.job.needs)))
+        self.supply -= count
+        self._book(count)
+
+    def give_back(self) -> None:
+        for worker, taken in self.held:
+            worker.let_go(self.job.needs, taken)
+        self._book(-len(self.held))
+
+    def _book(self, count: int) -> None:
+        for account in (self.job.queue.account, self.job.user):
+            account.usage += self.charge * count
+            account.under_way += count
+
+
+class Pass:
+    def __init__(
+        self, ready: ReadyQueue, clock: Clock, issue: Issue, ahead: bool, idle: Iterable[Worker] = ()
+    ) -> None:
+        """`idle`: workers with room that are not among those to be filled, and may be better places."""
+        self._ready = ready
+        self._clock = clock
+        self._issue = issue
+        self._ahead = ahead
+        self._idle = idle
+        self._orders: dict[Shape | tuple[Shape, Reservation], Order] = {}
+        self._places: dict[Line, Places] = {}
+        self.freed: list[Worker] = []
+        """They were saved for what has gone elsewhere, and may take something else."""
+
+    def fill(self, workers: list[Worker]) -> None:
+        for worker in workers:
+            self._fill(worker)
+        for line, places in self._places.items():
+            places.give_back()
+            self._choose(line, places, workers)
+
+    def _order(self, worker: Worker, reservation: Reservation | None) -> Order:
+        shape = worker.shape(self._ready.significant)
+        key = shape if reservation is None else (shape, reservation)
+        order = self._orders.get(key)
+        if order is None:
+            order = self._orders[key] = self._ready.order(shape, reservation)
+        return order
+
+    def _fill(self, worker: Worker) -> None:
+        reservation = worker.reservation
+        self._walk(worker, self._order(worker, reservation))
+        if reservation is not None and reservation.lend:
+            self._walk(worker, self._order(worker, None))
+
+    def _walk(self, worker: Worker, order: Order) -> None:
+        if not order:
+            return
+        walk, ahead, now = Walk(order), self._ahead, self._clock.now
+        saved_for = worker.saving_for
+        if saved_for is not None and not still_saves(worker, now):
+            saved_for = None
+        reached = False
+        while (ahead or worker.has_room) and (job := walk.job()) is not None:
+            kind = job.kind
+            if (job.refused_by and worker.id in job.refused_by) or (
+                (kind.particular or worker.ends_at is not None) and not kind.allows(worker, now)
+            ):
+                walk.pass_over()
+                continue
+            if ahead and not is_short(job):
+                return  # it is this one's turn as soon as there is room: nobody is to queue up before it
+            if reached and saved_for is not None and not may_go_before(worker, saved_for, job, now):
+                walk.pass_over()
+                continue
+            count = self._share(job, worker, walk)
+            if count > 0:
+                if walk.contested:
+                    count = min(count, walk.turns(job, cost_of(job)))
+                self._give(job, worker, count, walk)
+                continue
+            reached = reached or job is saved_for
+            if not ahead and worker.room(job.needs, 0) < 1:
+                passed_over(worker, job, now)
+                saved_for = worker.saving_for
+                reached = reached or job is saved_for
+            walk.pass_over()
+
+    def _share(self, job: Job, worker: Worker, walk: Walk) -> int:
+        allowance = ahead_of(job, worker) if self._ahead else 0
+        room = worker.room(job.needs, allowance)
+        if room <= allowance // 2:
+            return 0  # offers ahead are renewed in one batch when half is used up, not one by one
+        if job.kind.rank is None:
+            left = min(len(job.ready), job.cap_room)
+        else:
+            left = self._places_of(job, walk.line).supply
+        return min(room, left, job.queue.room(job.user), HELD_MOST - len(worker.flights))
+
+    def _give(self, job: Job, worker: Worker, count: int, walk: Walk) -> None:
+        if job.kind.rank is None:
+            self._hand_out(job, worker, job.ready.take_first(count))
+        else:
+            self._places_of(job, walk.line).add(worker, count)
+
+    def _hand_out(self, job: Job, worker: Worker, tasks: list[Range]) -> None:
+        job.passed_at = None
+        if (saver := stop_saving(job)) is not None and saver is not worker:
+            self.freed.append(saver)
+        self._issue(job, worker, tasks)
+
+    # -- by rank ------------------------------------------------------------------------------------------
+
+    def _places_of(self, job: Job, line: Line) -> Places:
+        places = self._places.get(line)
+        if places is None:
+            first = next(iter(line.jobs()))
+            waited = first.passed_at is not None and self._clock.now - first.passed_at >= RANK_PATIENCE_S
+            crowd = Crowd(line, first if waited else None)
+            charge = cost_of(job) * self._clock.worth
+            places = self._places[line] = Places(job, crowd, crowd.supply(HELD_MOST), charge)
+        return places
+
+    def _choose(self, line: Line, places: Places, workers: list[Worker]) -> None:
+        if not places.held:
+            return
+        count = len(places.held)
+        at = [worker for worker, _ in places.held]
+        if places.supply == 0 and not self._ahead:
+            at += self._more_places(places, workers)
+        first = next(iter(line.jobs()))
+        served = self._issue_pairs(choose(places.crowd, at, count, self._clock.now))
+        if first.id not in served and first.passed_at is None:
+            first.passed_at = self._clock.now
+
+    def _more_places(self, places: Places, workers: list[Worker]) -> list[Worker]:
+        """Tasks are few: any worker with room may be better than those whose turn it was. As many of each as are free."""
+        job, now, significant = places.job, self._clock.now, self._ready.significant
+        held: dict[Worker, int] = {}
+        for worker, _ in places.held:
+            held[worker] = held.get(worker, 0) + 1
+        found: list[Worker] = []
+        for worker in dict.fromkeys((*workers, *self._idle)):
+            if not worker.takes_more or worker.saving_for is not None or worker.id in job.refused_by:
+                continue
+            if worker.reservation is not None and worker not in held:
+                continue
+            if job.kind.suits(worker.shape(significant)) and job.kind.allows(worker, now):
+                free = worker.room(job.needs, 0) - held.get(worker, 0)
+                found += [worker] * min(free, len(places.held))
+        return found
+
+    def _issue_pairs(self, pairs: Pairs) -> set[int]:
+        """Returns the jobs that were served."""
+        groups: dict[tuple[Job, Worker], list[int]] = {}
+        for worker, job, task in pairs:
+            groups.setdefault((job, worker), []).append(task)
+        for (job, worker), tasks in groups.items():
+            for task in tasks:
+                job.ready.discard(task)
+            self._hand_out(job, worker, _runs(sorted(tasks)))
+        return {job.id for job, _ in groups}
+
+
+def _runs(tasks: list[int]) -> list[Range]:
+    runs: list[Range] = []
+    for task in tasks:
+        if runs and runs[-1][1] == task - 1:
+            runs[-1] = (runs[-1][0], task)
+        else:
+            runs.append((task, task))
+    return runs

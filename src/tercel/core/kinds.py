@@ -1,0 +1,207 @@
+"""Kinds of tasks and shapes of workers: who may run what is asked once for each pair of these, never task by task.
+
+A *kind* is all that jobs ask of a worker; jobs that ask for the same are of one kind. A *shape* is all that kinds ask
+about, of a worker: workers that differ only in what nobody asks about have one shape. What nobody asks about is most of
+it, so a pool of thousands has a few shapes; but what somebody asks about is part of it from then on.
+
+Some attributes are a worker's own (its name, what it measures): a kind that asks about those is `particular`, and each
+worker is asked by itself.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from tercel.core import cel
+from tercel.core.attributes import ATTRIBUTES, Of
+from tercel.core.cel import Expression, Value
+from tercel.core.model import JobRow, Needs
+from tercel.core.resources import Stock
+
+if TYPE_CHECKING:
+    from tercel.core.workers import Worker
+
+OWN = frozenset(
+    {
+        "worker.name",
+        "worker.node",
+        "worker.cpus_free",
+        "worker.mem_free",
+        "worker.disk_free",
+        "worker.load",
+        "worker.tasks",
+        "worker.time_left",
+    }
+)
+"""Attributes that are never part of a shape."""
+VERDICTS_MOST = 20_000
+"""Of one kind on shapes, some of which nobody has any more."""
+_NO_TAGS: frozenset[str] = frozenset()
+
+
+class Shape:
+    """What some workers have in common. Compared by identity: there is one of each."""
+
+    __slots__ = ("_stock", "attributes", "capacity", "python", "tags")
+
+    def __init__(self, worker: "Worker", attributes: Mapping[str, Value], tags: frozenset[str]) -> None:
+        self.capacity = worker.info.capacity
+        self.python = worker.python
+        self.attributes = attributes
+        """Those that some kind asks about."""
+        self.tags = tags
+        self._stock = Stock(self.capacity, worker.info.indices)
+
+    def has(self, needs: Needs) -> bool:
+        """Whether such a task would fit if nothing else ran."""
+        return (
+            needs.millicpus <= self.capacity.millicpus
+            and needs.mem_bytes <= self.capacity.mem_bytes
+            and (not needs.python or needs.python == self.python)
+            and (not needs.resources or self._stock.slots(needs.resources) > 0)
+        )
+
+
+class Kind:
+    """Compared by identity: there is one of each, as long as a job is of it."""
+
+    __slots__ = (
+        "__weakref__",
+        "_verdicts",
+        "job",
+        "needs",
+        "particular",
+        "rank",
+        "requires",
+        "span_s",
+        "where",
+    )
+
+    def __init__(
+        self,
+        needs: Needs,
+        requires: frozenset[str] = _NO_TAGS,
+        where: Expression | None = None,
+        rank: Expression | None = None,
+        span_s: float = 0.0,
+        job: Mapping[str, Value] | None = None,
+    ) -> None:
+        self.needs = needs
+        self.requires = requires
+        self.where = where
+        self.rank = rank
+        self.span_s = span_s
+        """How long a task of it may take, as far as is known; 0: nothing is."""
+        self.job = job or {}
+        """What its expressions ask about the job."""
+        self.particular = where is not None and not OWN.isdisjoint(where.attributes)
+        self._verdicts: dict[Shape, bool] = {}
+
+    def suits(self, shape: Shape) -> bool:
+        """Whether workers of this shape could run it; if it is particular, each must be asked beside that."""
+        verdict = self._verdicts.get(shape)
+        if verdict is None:
+            if len(self._verdicts) >= VERDICTS_MOST:
+                self._verdicts.clear()
+            verdict = self._verdicts[shape] = self._suits(shape)
+        return verdict
+
+    def _suits(self, shape: Shape) -> bool:
+        if not shape.has(self.needs) or not self.requires <= shape.tags:
+            return False
+        if self.where is None or self.particular:
+            return True
+        return self.where.evaluate({**shape.attributes, **self.job}) is True
+
+    def allows(self, worker: "Worker", now: float) -> bool:
+        """What a shape does not tell: of this worker, at this time."""
+        if self.outlasts(worker, now):
+            return False
+        if not self.particular or self.where is None:
+            return True
+        return self.where.evaluate({**worker.attributes(now), **self.job}) is True
+
+    def outlasts(self, worker: "Worker", now: float) -> bool:
+        """Whether it would not be over before the worker's time is up."""
+        return worker.ends_at is not None and self.span_s > 0 and now + self.span_s > worker.ends_at
+
+
+class Significant:
+    """What kinds ask about by now, and so the shapes of workers."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.tags: set[str] = set()
+        self.generation = 0
+        """Grows whenever shapes must be drawn anew."""
+        self._shapes: dict[tuple[object, ...], Shape] = {}
+
+    def note(self, kind: Kind) -> None:
+        names = kind.where.attributes - OWN - self.names if kind.where is not None else ()
+        tags = kind.requires - self.tags
+        if names or tags:
+            self.names.update(name for name in names if ATTRIBUTES[name].of is not Of.JOB)
+            self.tags |= tags
+            self.generation += 1
+            self._shapes.clear()
+
+    def shape(self, worker: "Worker") -> Shape:
+        info = worker.info
+        tags = worker.tags & self.tags if self.tags else _NO_TAGS
+        asked = [worker.tell(name) for name in self.names]
+        indices = tuple(sorted(info.indices.items())) if info.indices else ()
+        key = (info.capacity, info.python, tags, indices, *map(_hashable, asked))
+        shape = self._shapes.get(key)
+        if shape is None:
+            told = {name: value for name, value in zip(self.names, asked, strict=True) if value is not None}
+            shape = self._shapes[key] = Shape(worker, told, tags)
+        return shape
+
+
+def _hashable(value: Value) -> object:
+    return tuple(sorted(value.items())) if type(value) is dict else value
+
+
+_KINDS: WeakValueDictionary[tuple[object, ...], Kind] = WeakValueDictionary()
+_NO_JOB: tuple[object, ...] = ()
+
+
+def kind_of(row: JobRow, span_s: float = 0.0) -> Kind:
+    """The kind of a job's tasks. `span_s` is how long they take, where the job itself sets no limit."""
+    spec = row.spec
+    needs, span_s = spec.needs, spec.time_limit_s or span_s
+    if not spec.where and not spec.rank and not spec.requires:
+        key: tuple[object, ...] = (needs, span_s)
+        kind = _KINDS.get(key)
+        if kind is None:
+            kind = _KINDS[key] = Kind(needs, span_s=span_s)
+        return kind
+    where = cel.where(spec.where) if spec.where else None
+    rank = cel.rank(spec.rank) if spec.rank else None
+    job = _asked_of_job(row, where, rank)
+    requires = frozenset(spec.requires)
+    key = (needs, span_s, requires, spec.where, spec.rank, *job.items())
+    kind = _KINDS.get(key)
+    if kind is None:
+        kind = _KINDS[key] = Kind(needs, requires, where, rank, span_s, job)
+    return kind
+
+
+def _asked_of_job(row: JobRow, *expressions: Expression | None) -> dict[str, Value]:
+    names = {name for one in expressions if one is not None for name in one.attributes}
+    if not any(ATTRIBUTES[name].of is Of.JOB for name in names):
+        return {}
+    spec = row.spec
+    attributes: dict[str, Value] = {
+        "task.job": row.id,
+        "task.name": spec.name,
+        "task.owner": row.owner,
+        "task.queue": spec.queue or row.owner,
+        "task.cpus": spec.cpus,
+        "task.gpus": spec.gpus,
+        "task.mem": spec.mem_bytes,
+        "task.priority": spec.priority,
+    }
+    if spec.time_limit_s:
+        attributes["task.time_limit"] = spec.time_limit_s
+    return {name: value for name, value in attributes.items() if name in names}

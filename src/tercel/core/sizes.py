@@ -1,0 +1,11 @@
+"""Numbers of bytes as people read them. Imports nothing: the small processes that run tasks use it too."""
+
+
+def size(number: int) -> str:
+    """1536 MB as people read it: 1.5 GB (binary units)."""
+    value = float(number)
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if value < 1024 or unit == "TB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if value >= 10 or value == int(value) else f"{value:.1f} {unit}"

@@ -1,0 +1,166 @@
+"""What holds a lane's process, and all that it starts, to a job's limits: control groups, where it has some.
+
+Memory and processes are limited before the first attempt of a job; cpu only while an attempt runs that lasts, so that the
+many that end at once pay nothing for it. Without control groups those that last are bound to as many cores as they
+asked for, and memory and processes are watched (see guard).
+
+Should memory run out, the kernel looks for the largest process of the group. That must not be the spawner: what it starts
+is marked as the better choice.
+"""
+
+# ruff: noqa: PTH208
+# (A spawner imports this, and pathlib would double its start-up time.)
+
+import os
+import resource
+
+from tercel.runners.cgroups import CPU, MEMORY, PIDS, Group
+from tercel.runners.guard import Guard, Limits
+from tercel.runners.measuring import Tree
+
+_VICTIM_SCORE = 800
+"""Of those that the kernel may end for want of memory, from -1000 to 1000; an ordinary process has 0."""
+_ROUNDS_MOST = 8
+NO_LIMITS = Limits(0, 0, 0, 0)
+
+
+class Bounds:
+    def __init__(self, group: Group, lane: int, own_processes: int) -> None:
+        """`own_processes`: how many in the group are not the attempt's. `lane` is its number."""
+        self._group = group
+        self._lane = lane
+        self._own_processes = own_processes
+        self._entered = False
+        self._limits = NO_LIMITS
+        self._enforced: frozenset[str] = frozenset()
+        self._holds_cpu = False
+        self._cores = sorted(os.sched_getaffinity(0))
+        self._score = -1
+        """Descriptor of this process's own."""
+        self._own_score = b"0"
+        self._file_size = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self.marks_children = False
+        """Whether `before_start` and `after_start` have something to do."""
+
+    def apply(self, limits: Limits) -> None:
+        """Of the job whose attempts come next."""
+        self._limits = limits
+        if limits.mem_bytes or limits.pids:
+            self._enter()
+        self._enforced = frozenset(self._enforce(limits)) if self._entered else frozenset()
+        if MEMORY in self._enforced and self._score < 0:
+            self._score = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+            self._own_score = os.pread(self._score, 16, 0).strip()
+        self.marks_children = MEMORY in self._enforced or bool(limits.disk_bytes)
+
+    def _enter(self) -> None:
+        if not self._entered:
+            self._entered = True
+            self._group.enter()
+
+    def _enforce(self, limits: Limits) -> list[str]:
+        """Returns the controllers that hold attempts to a limit. One that cannot (any more) does not count."""
+        done = []
+        pids = limits.pids + self._own_processes if limits.pids else 0
+        for controller, limit, value in (
+            (MEMORY, self._group.limit_memory, limits.mem_bytes),
+            (PIDS, self._group.limit_pids, pids),
+        ):
+            if controller in self._group:
+                try:
+                    limit(value)
+                except OSError:
+                    continue
+                if value:
+                    done.append(controller)
+        return done
+
+    def guard(self, tree: Tree, directory: bytes, now: float) -> Guard | None:
+        """For an attempt that begins, if it needs one."""
+        if not self._limits.watched:
+            return None
+        return Guard(self._limits, self._group, self._enforced, tree, directory, now).begin()
+
+    # -- around the start of a process ----------------------------------------------------------------------
+
+    def before_start(self) -> None:
+        """What is started next inherits it."""
+        if self._limits.disk_bytes:
+            _, hard = self._file_size
+            resource.setrlimit(resource.RLIMIT_FSIZE, (_least(self._limits.disk_bytes, hard), hard))
+        if MEMORY in self._enforced:
+            os.pwrite(self._score, b"%d" % max(_VICTIM_SCORE, int(self._own_score)), 0)
+
+    def after_start(self) -> None:
+        if self._limits.disk_bytes:
+            resource.setrlimit(resource.RLIMIT_FSIZE, self._file_size)
+        if MEMORY in self._enforced:
+            os.pwrite(self._score, self._own_score, 0)
+
+    # -- cpu ------------------------------------------------------------------------------------------------
+
+    def hold_cpu(self, tree: Tree) -> None:
+        """An attempt lasts: from now on it gets no more than it asked for."""
+        millicpus = self._limits.millicpus
+        if millicpus and millicpus < 1000 * len(self._cores):
+            self._enter()
+            self._holds_cpu = hold_cpu(self._group, tree, millicpus, self._cores, self._lane)
+
+    def release_cpu(self) -> None:
+        """It has ended, and so have all its processes."""
+        if self._holds_cpu:
+            self._holds_cpu = False
+            try:
+                self._group.limit_cpu(0)
+            except OSError:
+                pass  # the group is gone, and its limit with it
+
+
+def _least(size_bytes: int, hard: int) -> int:
+    return size_bytes if hard == resource.RLIM_INFINITY else min(size_bytes, hard)
+
+
+def hold_cpu(group: Group, tree: Tree, millicpus: int, cores: list[int], lane: int) -> bool:
+    """Whether the group does it from now on. Waits for the kernel."""
+    if CPU in group:
+        try:
+            group.adopt(CPU, tree)
+            group.limit_cpu(millicpus)
+        except OSError:
+            pass
+        else:
+            return True
+    bind(tree, chosen_cores(cores, millicpus, lane))
+    return False
+
+
+def chosen_cores(cores: list[int], millicpus: int, lane: int) -> list[int]:
+    """As many as are asked for, rounded up. Lanes of one job, numbered from 0, have different ones as long as there are."""
+    count = -(-millicpus // 1000)
+    first = lane * count % len(cores)
+    return (cores + cores)[first : first + count]
+
+
+def bind(tree: Tree, cores: list[int]) -> None:
+    """To these cores; what they start later inherits it."""
+    bound: set[int] = set()
+    for _ in range(_ROUNDS_MOST):
+        threads = set(_threads(tree())) - bound
+        if not threads:
+            return
+        for thread in threads:
+            try:
+                os.sched_setaffinity(thread, cores)
+            except OSError:
+                pass  # it has ended, or is another user's
+        bound |= threads
+
+
+def _threads(pids: list[int]) -> list[int]:
+    found: list[int] = []
+    for pid in pids:
+        try:
+            found += map(int, os.listdir(f"/proc/{pid}/task"))
+        except OSError:
+            pass  # it has ended
+    return found

@@ -1,0 +1,193 @@
+"""Control groups: found wherever they are mounted, divided where that is allowed, and never left behind."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tercel.core.model import Limits
+from tercel.runners import cgroups
+from tercel.runners.cgroups import CPU, MEMORY, PIDS, Group
+from tercel.runners.hierarchies import Hierarchies, own_groups
+from tercel.runners.pool import SpawnerPool
+from tests.conformance.runners import Lifeline, Recorder, run, shell
+from tests.conformance.test_runner_limits import groups_left, may_use_cgroups
+from tests.processes import becomes, is_running
+
+needs_groups = pytest.mark.skipif(
+    not may_use_cgroups(), reason="no control group here that this user may divide"
+)
+
+
+def a_system(root: Path, memberships: str, mounts: str) -> Path:
+    """A root with the files that say where the groups are."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(memberships)
+    (root / "proc/self/mountinfo").write_text(mounts)
+    return root
+
+
+V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+def a_v2_group(root: Path, path: str, controllers: str = "cpu memory pids") -> Path:
+    group = root / "sys/fs/cgroup" / path
+    group.mkdir(parents=True)
+    (group / "cgroup.controllers").write_text(controllers)
+    (group / "cgroup.subtree_control").write_text("")
+    (group / "cgroup.procs").write_text("")
+    return group
+
+
+def test_groups_of_version_2_are_found(tmp_path: Path) -> None:
+    root = a_system(tmp_path, "0::/user.slice/job\n", V2)
+    group = a_v2_group(root, "user.slice/job")
+    assert own_groups(root) == dict.fromkeys((MEMORY, CPU, PIDS), (2, group))
+
+
+def test_groups_of_version_1_are_found_under_joined_names(tmp_path: Path) -> None:
+    mounts = (
+        "31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "32 30 0:28 /docker/1 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+        "33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+    )
+    root = a_system(tmp_path, "5:cpu,cpuacct:/a\n4:memory:/docker/1/b\n0::/c\n", mounts)
+    a_v2_group(root, "unified/c", "pids")
+    top = root / "sys/fs/cgroup"
+    assert own_groups(root) == {
+        CPU: (1, top / "cpu,cpuacct/a"),
+        MEMORY: (1, top / "memory/b"),
+        PIDS: (2, top / "unified/c"),
+    }
+
+
+def test_a_controller_that_is_not_passed_on_is_done_without(tmp_path: Path) -> None:
+    root = a_system(tmp_path / "root", "0::/job\n", V2)
+    a_v2_group(root, "job", "cpu pids")
+    assert sorted(own_groups(root)) == [CPU, PIDS]
+
+
+def test_a_system_without_groups_has_none(tmp_path: Path) -> None:
+    assert own_groups(a_system(tmp_path, "", "")) == {}
+    assert own_groups(tmp_path / "nowhere") == {}
+
+
+def test_what_cannot_be_divided_is_done_without(tmp_path: Path) -> None:
+    """Others are in the same group of version 2, say: nothing is limited, and nothing is broken."""
+    root = a_system(tmp_path / "root", "0::/job\n", V2)
+    group = a_v2_group(root, "job")
+    (group / "cgroup.procs").write_text("1\n2\n")
+    (group / "cgroup.subtree_control").unlink()
+    (group / "cgroup.subtree_control").mkdir()
+    hierarchies = Hierarchies(tmp_path, root=root)
+    hierarchies.open()
+    assert hierarchies.places("lane") == {}
+
+
+def test_limits_are_written_as_version_2_reads_them(tmp_path: Path) -> None:
+    names = (
+        "memory.max",
+        "memory.swap.max",
+        "cpu.max",
+        "pids.max",
+        "memory.events",
+        "pids.events",
+        "memory.stat",
+    )
+    for name in names:
+        (tmp_path / name).write_text("")
+    group = Group({name: (2, str(tmp_path)) for name in (MEMORY, CPU, PIDS)})
+
+    def read(name: str) -> str:
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text("")
+        return text
+
+    group.limit_memory(1000)
+    group.limit_cpu(1500)
+    group.limit_pids(7)
+    assert [read(name) for name in names[:4]] == ["1000", "0", "150000 100000", "7"]
+    group.limit_memory(0)
+    group.limit_cpu(0)
+    group.limit_pids(0)
+    assert [read(name) for name in names[:4]] == ["max", "max", "max 100000", "max"]
+    (tmp_path / "memory.events").write_text("low 0\nmax 9\noom 3\noom_kill 2\noom_group_kill 0\n")
+    (tmp_path / "pids.events").write_text("max 5\n")
+    (tmp_path / "memory.stat").write_text("anon 100\nfile 9000\nshmem 11\n")
+    assert (group.oom_kills(), group.denied_forks(), group.memory_bytes()) == (2, 5, 111)
+    group.close()
+
+
+def test_places_survive_a_command_line() -> None:
+    places = {MEMORY: (1, "/sys/a b"), PIDS: (2, "/sys/c")}
+    assert cgroups.from_text(cgroups.as_text(places)) == places
+    assert cgroups.from_text(cgroups.as_text({})) == {}
+
+
+@needs_groups
+async def test_groups_go_with_their_lane(tmp_path: Path, recorder: Recorder) -> None:
+    runner = SpawnerPool(tmp_path, "node-7")
+    await runner.start(recorder)
+    await run(runner, recorder, shell("true", limits=Limits(mem_bytes=2**30, pids=50)))
+    [*bases] = groups_left(tmp_path)
+    assert len(bases) == 3
+    assert any(any(path.is_dir() for path in base.iterdir()) for base in bases)
+    await runner.stop()
+    assert not [base for base in bases if base.exists()]
+    assert not (tmp_path / "cgroups").exists()
+
+
+@needs_groups
+async def test_a_stray_out_of_sight_is_found_by_its_group(
+    tmp_path: Path, recorder: Recorder, lifeline: Lifeline
+) -> None:
+    """Spawner killed, and a process that has left its session and its environment: what is in the group is ended."""
+    runner = SpawnerPool(tmp_path, "node-7")
+    await runner.start(recorder)
+    hidden = tmp_path / "hidden"
+    hide = f"env -i setsid sh -c 'echo x >&9; touch {hidden}; sleep 600' &"
+    until_then = f"while [ ! -e {hidden} ]; do sleep 0.01; done"
+    line = f"exec 9>{lifeline.path}; {hide} {until_then}; kill -9 $PPID; sleep 600"
+    runner.launch([shell(line, limits=Limits(pids=50))])
+    await lifeline.held()
+    await recorder.report(1)
+    await lifeline.dropped()
+    await runner.stop()
+
+
+@needs_groups
+async def test_groups_of_a_killed_worker_go_with_the_next_start(tmp_path: Path, recorder: Recorder) -> None:
+    source = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from tests.conformance.runners import Recorder, shell\n"
+        "from tercel.core.model import Limits\n"
+        "from tercel.runners.pool import SpawnerPool\n"
+        "async def main():\n"
+        "    runner = SpawnerPool(Path(sys.argv[1]), 'node-7')\n"
+        "    await runner.start(Recorder())\n"
+        "    line = 'echo $$ $PPID > ../../../pids; mv ../../../pids ../../../here; sleep 600'\n"
+        "    runner.launch([shell(line, limits=Limits(mem_bytes=2**30, pids=50))])\n"
+        "    await asyncio.sleep(600)\n"
+        "asyncio.run(main())"
+    )
+    root = Path(__file__).parents[2]
+    env = os.environ | {"PYTHONPATH": f"{root}:{root / 'src'}"}
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", source, str(tmp_path), env=env)
+    await becomes((tmp_path / "here").exists, "the task runs")
+    task, spawner = map(int, (tmp_path / "here").read_text().split())
+    os.kill(spawner, signal.SIGSTOP)  # it could still tidy up a little
+    worker.kill()
+    await worker.wait()
+    left = groups_left(tmp_path)
+    assert left
+
+    runner = SpawnerPool(tmp_path, "node-7")
+    await runner.start(recorder)
+    assert not is_running(task)
+    assert not is_running(spawner)
+    await runner.stop()
+    assert not [path for path in left if path.exists()]
