@@ -148,8 +148,8 @@ class Books(Accounts):
             self.effects.append(Offered(lease))
         self._settle(job)
 
-    def _requeue(self, flight: Flight, event: TaskEvent) -> None:
-        """An attempt that will not be reported: its task is ready again. The flight is off its worker already."""
+    def _requeue(self, flight: Flight, event: TaskEvent, again: bool = False) -> None:
+        """An attempt that will not be reported (`again`: was): its task is ready again. It is off its worker already."""
         job, task = flight.job, flight.task
         if next_state(flight.state, event) is not TaskState.READY:
             return
@@ -157,7 +157,7 @@ class Books(Accounts):
             job.running -= 1
         del job.flights[task]
         self._free(job, task)
-        self._close(flight, again=False)
+        self._close(flight, again)
         self.effects.append(Progressed(job.id, [], []))
 
     def _free(self, job: Job, task: int) -> None:
