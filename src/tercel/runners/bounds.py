@@ -66,6 +66,11 @@ class Bounds:
             self._entered = True
             self._group.enter()
 
+    def leave(self) -> None:
+        """Before this process ends."""
+        if self._entered:
+            self._group.leave()
+
     def _enforce(self, limits: Limits) -> list[str]:
         """Returns the controllers that hold attempts to a limit. One that cannot (any more) does not count."""
         done = []

@@ -61,6 +61,22 @@ class Group:
             except OSError:
                 del self._places[controller]
 
+    def leave(self) -> None:
+        """Go back to where this process came from, and remove what that leaves empty, also one above.
+
+        Only under v1: under v2 nobody may be in a group that others are below of. So there, and wherever else it
+        fails, the worker removes them, or the next one in its directory.
+        """
+        for version, path in self._places.values():
+            if version == 1 and os.getpid() in members(path):
+                above = path.rpartition("/")[0]
+                try:
+                    _write(above.rpartition("/")[0], "cgroup.procs", str(os.getpid()))
+                except OSError:
+                    continue
+                _rmdir(path)
+                _rmdir(above)
+
     def adopt(self, controller: str, tree: Tree) -> None:
         """Move those here that are not yet. What they start meanwhile is found in another round. Raises OSError."""
         _, path = self._places[controller]

@@ -196,8 +196,13 @@ class _Oci(Isolation):
         return [b"--gpus", b"all"]
 
     def terminate(self, pid: int) -> None:
-        """The engine's client hands the signal on to the container's first process."""
-        trees.signal_all([pid], signal.SIGTERM)
+        """The engine hands the signal to the container's first process. One that was not made yet ends with its client."""
+        if self._ask(b"kill", b"--signal", b"TERM", self._container).code:
+            trees.signal_all([pid], signal.SIGTERM)
+
+    def warn(self, number: int) -> bool:
+        """The container's first process. The kernel keeps a signal from it that it does not heed."""
+        return not self._ask(b"kill", b"--signal", b"%d" % number, self._container).code
 
     # -- when it is over ------------------------------------------------------------------------------------
 

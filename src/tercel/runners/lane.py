@@ -26,6 +26,7 @@ import tercel
 from tercel.core.commands import plain_argv
 from tercel.core.errors import UsageError
 from tercel.core.model import End, Program, Report
+from tercel.core.placement import parse_warning
 from tercel.runners import cgroups, trees
 from tercel.runners.board import NOBODY
 from tercel.runners.cgroups import Group, Places
@@ -321,10 +322,12 @@ def _setup(launch: Launch) -> Message:
 
 
 def warning(text: str) -> tuple[int, float]:
-    """The signal of USR1@120 and how many seconds before the end it is to be sent; no signal: 0."""
-    name, _, before_s = text.partition("@")
-    number = signal.Signals.__members__.get(f"SIG{name.removeprefix('SIG')}")
-    return (int(number) if number is not None else 0), float(before_s or 0)
+    """The signal of USR1@120 and how many seconds before the end it is to be sent. 0: none that is known here."""
+    try:
+        name, before_s = parse_warning(text) if text else ("", 0.0)
+        return (int(signal.Signals[f"SIG{name}"]) if name else 0), before_s
+    except (UsageError, KeyError):
+        return 0, 0.0
 
 
 def own_environment() -> dict[str, str]:

@@ -106,6 +106,7 @@ class Spawner:
         os.chdir("/")
         self._sandbox.remove()
         self._sweeper.sweep(stop_at - time.monotonic())
+        self._launcher.bounds.leave()
 
     # -- the worker's messages ----------------------------------------------------------------------------
 
@@ -288,9 +289,13 @@ class Spawner:
             run.set_due()
 
     def _warn(self, run: Run, now: float) -> None:
-        program = run.launch.program
-        warned = program.warn_signal and trees.warn(own_tree(), program.warn_signal)
-        run.warn_at = NEVER if warned or not program.warn_signal else now + WARN_AGAIN_S
+        """If nobody minds the signal yet, somebody may in a moment."""
+        number, isolation = run.launch.program.warn_signal, run.launch.program.isolation
+        run.warn_at = NEVER
+        if number and not (
+            isolation.warn(number) if isolation is not None else trees.warn(own_tree(), number)
+        ):
+            run.warn_at = now + WARN_AGAIN_S
 
     def _finish(self, run: Run) -> None:
         """The attempt is over: end what is left of it, take what is in the pipes, report."""
