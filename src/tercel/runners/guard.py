@@ -62,6 +62,8 @@ class Guard:
         )
         self.peak_bytes = 0
         """The most memory that was seen."""
+        self.not_its_own_bytes = 0
+        """Of the group's memory: left by others before it."""
         self.look_at = now + FIRST_S
 
     def begin(self) -> "Guard":
@@ -82,7 +84,7 @@ class Guard:
         if MEMORY in self._enforced:
             if self._group.oom_kills() > self._ooms:
                 return self._out_of_memory()
-            self.peak_bytes = max(self.peak_bytes, self._group.memory_bytes())
+            self.peak_bytes = max(self.peak_bytes, self._group.memory_bytes() - self.not_its_own_bytes)
         if self._measures and (excess := self._measure()) is not None:
             return excess
         if self._meter is not None:

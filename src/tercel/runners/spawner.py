@@ -305,8 +305,8 @@ class Spawner:
             stuck_before = set(self._stuck)
             run.left = trees.kill_descendants(run.reap, self._stuck, KILL_PATIENCE_S)
             stuck = self._stuck - stuck_before
-        if run.announced:
-            self._launcher.bounds.release_cpu()
+        if run.announced or run.guard is not None:
+            self._launcher.bounds.after_attempt()
         self._pipes.drain(run.take)
         if run.captures is not None:
             for _ in range(TAIL_ROUNDS_AT_END):
