@@ -10,7 +10,7 @@ import pytest
 
 from tercel.core.states import TaskState
 from tercel.wire.api import Submission
-from tests.conformance.test_runner_limits import may_use_cgroups
+from tests.conformance.runners import may_use_cgroups
 from tests.lab import HASTY, RECORD, Lab, assert_all_finished, names
 from tests.processes import becomes, marked
 

@@ -72,6 +72,17 @@ async def test_others_are_out_of_its_sight(
 
 
 @needs_bwrap
+async def test_a_directory_above_the_workers_does_not_show_it(
+    runner: SpawnerPool, recorder: Recorder, tmp_path: Path
+) -> None:
+    """A job submitted from a home directory, with the worker's own below it."""
+    (tmp_path / "mine").touch()
+    line = "find . -name outputs; ls mine; ls $TERCEL_SANDBOX; touch $TERCEL_SANDBOX/x"
+    report = await run(runner, recorder, shell(line, isolate="bwrap", cwd=str(tmp_path)))
+    assert (report.end, report.code, text(report.out)) == (End.EXITED, 0, "mine\n"), report
+
+
+@needs_bwrap
 async def test_an_isolated_task_is_cancelled_with_its_grace(
     runner: SpawnerPool, recorder: Recorder, lifeline: Lifeline, tmp_path: Path
 ) -> None:
@@ -92,6 +103,14 @@ async def test_an_isolated_task_is_held_to_its_limits(runner: SpawnerPool, recor
     hog = f"{sys.executable} -c \"x = bytearray(b'x' * 2**30); import time; time.sleep(600)\""
     report = await run(runner, recorder, shell(hog, isolate="bwrap", limits=Limits(mem_bytes=200 * MB)))
     assert (report.end, report.exceeded) == (End.EXCEEDED, "memory"), report
+    stubborn = "trap '' TERM; while :; do sleep 0.01; done"
+    await run(
+        runner, recorder, shell(stubborn, attempt=3, isolate="bwrap", time_limit_s=0.2, kill_grace_s=0.1)
+    )
+    two = await run(
+        runner, recorder, shell("sleep 0.3; true", attempt=4, isolate="bwrap", limits=Limits(pids=2))
+    )
+    assert (two.end, two.code, two.note) == (End.EXITED, 0, ""), "bwrap's own processes do not count"
     missing = await run(runner, recorder, shell("nosuch-command", attempt=2, isolate="bwrap"))
     assert (missing.end, missing.code, missing.note) == (End.EXITED, 127, "nosuch-command: not found")
 

@@ -321,9 +321,10 @@ class Spawner:
         code = os.waitstatus_to_exitcode(run.status) if run.status is not None else 0
         said = run.last_words() if code else ""
         run.conclusion = isolation.conclude(code, bool(run.ending), said)
-        stop_at = time.monotonic() + LEAVE_S
-        while run.reap() and time.monotonic() < stop_at:  # helpers of an engine end by themselves
-            time.sleep(0.01)
+        if not run.ending or isolation.holds is not None:  # what it is made of ends by itself now
+            stop_at = time.monotonic() + LEAVE_S
+            while run.reap() and time.monotonic() < stop_at:
+                time.sleep(0.001)
 
 
 def _reap_strangers() -> bool:
