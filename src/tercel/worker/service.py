@@ -344,7 +344,13 @@ class Worker:
         """The node has changed, or what is known of it."""
         agent = self._agent
         if self._watch.capacity is not None and self._watch.capacity != agent.capacity:
-            self._give_back(agent.set_capacity(self._watch.capacity))
+            given = self._watch.capacity
+            log.info(
+                "Giving %g cpus and %.1f GiB of memory to tasks now.",
+                given.millicpus / 1000,
+                given.mem_bytes / 2**30,
+            )
+            self._give_back(agent.set_capacity(given))
         if self._watch.facts.unhealthy and not agent.paused:
             self._give_back(agent.pause())
             self._runner.withdraw(agent.lanes.unbegun())
