@@ -14,6 +14,7 @@ each event a round is played, its changes are committed, and the invariants are 
     > w1 starts 1.0a · w1 returns 1.0a · w1 loses its link · w1 says bye · w1 gives cpus=1 · w1 is draining
     > w1 reports 1.0a exit 0 | exit 1 | signal 9 | timeout | refused: why | interrupted | cancelled   [after 2s]
     > w1 reports 1.0a exceeded memory 3 | exceeded disk 9
+    > w1 cleans after 1.0a exit 0 and gives cpus=0 · w1 notes what people should know
     > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0], and all that `wording.spec_of` reads
     > cancel 1.0-3 · retry 1.0-3 · retry all 1 · hold 1.0-3 · release 1 · revise 1 priority=0 cpus=2 mem=4
     > queue lab weight=3 max_running=2 max_queued=9 user_max=1 paused=ada · drain w1 · wait 60s · the manager restarts
@@ -124,6 +125,15 @@ class Stage:
                 self.machine.on_bye(name, self.now)
             case [name, "gives", *options]:
                 self.machine.on_presence(name, WorkerState.AVAILABLE, needs_of(options_of(options)), self.now)
+            case [name, "cleans", "after", attempt, *rest]:
+                at = rest.index("and")  # in one frame, the presence first
+                capacity = needs_of(options_of(rest[at + 2 :]))
+                self.machine.on_presence(name, WorkerState.CLEANING, capacity, self.now)
+                self._report(name, attempt, rest[:at])
+            case [name, "notes", *note]:
+                worker = self.machine.workers[name]
+                state, capacity = worker.reported_state, worker.capacity
+                self.machine.on_presence(name, state, capacity, self.now, note=" ".join(note))
             case [name, "is", "draining"]:
                 capacity = self.machine.workers[name].capacity
                 self.machine.on_presence(name, WorkerState.DRAINING, capacity, self.now)

@@ -17,6 +17,7 @@ from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.waiting import Waiting
 from tercel.core.workers import Worker
 
+WAS_CLEANING = "was cleaning up; it is expected back"
 FORGET_OFFLINE_S = 3600.0
 """A worker that is gone and holds nothing is shown in the pool for so long."""
 
@@ -31,7 +32,9 @@ class Joining(Waiting):
             worker = self.workers[id] = Worker(id, now)
         if worker.instance != instance:
             self._forgive_refusals(id)
-            worker.draining, worker.note = False, ""
+            worker.draining, worker.note, worker.said = False, "", ""
+        if worker.note == WAS_CLEANING:
+            worker.note = worker.said
         worker.instance = instance
         worker.describe(info, now)
         self._timed = self._timed or worker.ends_at is not None
@@ -103,9 +106,19 @@ class Joining(Waiting):
         flight.gave_way_at = flight.worker.since
 
     def on_presence(
-        self, id: str, state: WorkerState, capacity: Needs, now: float, facts: Facts | None = None
+        self,
+        id: str,
+        state: WorkerState,
+        capacity: Needs,
+        now: float,
+        facts: Facts | None = None,
+        note: str = "",
     ) -> None:
         worker = self.workers[id]
+        if note != worker.said:
+            if note or worker.note == worker.said:
+                worker.note = note
+            worker.said = note
         if facts is not None and facts != worker.facts:
             worker.facts = facts
             worker.forget_attributes()
@@ -134,6 +147,10 @@ class Joining(Waiting):
 
     def on_link_closed(self, id: str, now: float) -> None:
         worker = self.workers[id]
+        if worker.state is WorkerState.CLEANING:
+            worker.note = (
+                WAS_CLEANING  # it may well start its machine anew: nothing of it is missing anywhere
+            )
         worker.online, worker.since = False, now
         self._set_deadline(worker, now + self.settings.grace_s)
 

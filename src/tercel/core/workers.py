@@ -34,6 +34,7 @@ class Worker:
         "reported_state",
         "reservation",
         "row",
+        "said",
         "saving_for",
         "since",
         "stock",
@@ -79,6 +80,8 @@ class Worker:
         self.since = now
         self.completed = 0
         self.note = ""
+        self.said = ""
+        """The note that it sent along with its presence."""
 
     @property
     def state(self) -> WorkerState:

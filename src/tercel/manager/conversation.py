@@ -187,9 +187,10 @@ class Conversation:
                     machine.on_reports(self.worker, reports, now)
                 case Started(attempts):
                     machine.on_started(self.worker, attempts, now)
-                case Presence(state, capacity, facts):
+                case Presence(state, capacity, facts, note):
                     hearing.check_facts(facts)
-                    machine.on_presence(self.worker, state, hearing.capacity(capacity), now, facts)
+                    stated, note = hearing.capacity(capacity), hearing.note(note)
+                    machine.on_presence(self.worker, state, stated, now, facts, note)
                 case Cached(kept, gone):
                     hearing.check_cached(kept)
                     machine.on_cached(self.worker, kept, gone)

@@ -105,6 +105,12 @@ def _too_much(info: WorkerInfo) -> str:
     return ""
 
 
+def note(text: str) -> str:
+    """For people: the beginning says enough, and nothing in it moves their cursor."""
+    shown = text if len(text) <= MAX_NOTE else text[: MAX_NOTE - 3] + "..."
+    return shown if shown.isprintable() else repr(shown)
+
+
 def capacity(stated: Needs) -> Needs:
     if not _possible(stated):
         raise PeerError(f"no machine has {stated.millicpus} millicpus and {stated.mem_bytes} bytes of memory")

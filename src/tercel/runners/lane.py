@@ -294,6 +294,8 @@ def _setup(launch: Launch) -> Message:
         (limits.mem_bytes, limits.millicpus, limits.pids, limits.disk_bytes),
         launch.env,
         warning(program.warn_signal),
+        program.sandbox.value,
+        bool(program.cleanup),
     )
 
 

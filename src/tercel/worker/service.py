@@ -47,6 +47,7 @@ from tercel.wire.messages import (
 )
 from tercel.worker import health
 from tercel.worker.agent import Agent
+from tercel.worker.cleaning import last_words
 from tercel.worker.conversation import Conversation, first_to_end
 from tercel.worker.fetching import StageIn
 from tercel.worker.leaving import Leaving, what_waits
@@ -90,6 +91,8 @@ class Worker:
         """Whether the manager welcomed it on this link, or the last one."""
         self._joined_at = 0.0
         self._clogged = False
+        self._note = ""
+        """What is unusual about it, for people."""
         self._watch = Watch(senses, pressure, on_change=self._heed, spared=self._agent.contained_cpus)
         self._timetable: Timetable | None = None
         self._leaving = Leaving(self._agent, runner, talk=lambda: self._talk, give_back=self._give_back)
@@ -166,6 +169,7 @@ class Worker:
     def ended(self, reports: list[Report]) -> None:
         try:
             owed = self._agent.on_ended(self._leaving.told(reports))
+            self._tell_cleaned()
             if owed:
                 self._owe(owed)
             if len(owed) < len(reports):
@@ -177,6 +181,14 @@ class Worker:
             self._leaving.look()
         except Exception as error:
             self._fail(error)
+
+    def _tell_cleaned(self) -> None:
+        for cleanup, end in self._agent.take_cleaned():
+            self._note = cleanup.fault(end)
+            if self._note:
+                log.warning("%s%s.%s", self._note[0].upper(), self._note[1:], last_words(end))
+            if self._talk is not None:
+                self._talk.wake()
 
     def _owe(self, reports: list[Report]) -> None:
         self._home.spool.append(reports)
@@ -372,4 +384,6 @@ class Worker:
             state = WorkerState.DRAINING
         else:
             state = WorkerState.AVAILABLE if self._agent.idle else WorkerState.BUSY
-        return Presence(state, self._agent.capacity, self._watch.facts)
+        if self._agent.only_cleans and state is WorkerState.BUSY:
+            state = WorkerState.CLEANING
+        return Presence(state, self._agent.offered, self._watch.facts, self._note)
