@@ -98,7 +98,7 @@ def test_a_cleanup_is_begun_also_while_draining_and_when_asked_back() -> None:
     agent.drain()
     assert agent.on_cancel([10]) == ([], []), "it has ended, and is owed"
     agent.on_ack([10])
-    [cleanup] = agent.launches()
+    assert len(agent.launches()) == 1
     assert agent.on_cancel([10]) == ([], [10]), "as a task it is not here any more"
     assert not agent.in_lane(10)
     agent.on_ended([report(10)])

@@ -14,9 +14,10 @@ each event a round is played, its changes are committed, and the invariants are 
     > w1 starts 1.0a · w1 returns 1.0a · w1 loses its link · w1 says bye · w1 gives cpus=1 · w1 is draining
     > w1 reports 1.0a exit 0 | exit 1 | signal 9 | timeout | refused: why | interrupted | cancelled   [after 2s]
     > w1 reports 1.0a exceeded memory 3 | exceeded disk 9
-    > w1 cleans after 1.0a exit 0 and gives cpus=0 · w1 notes what people should know
+    > w1 cleans after 1.0a exit 0 and gives cpus=0
     > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0], and all that `wording.spec_of` reads
     > cancel 1.0-3 · retry 1.0-3 · retry all 1 · hold 1.0-3 · release 1 · revise 1 priority=0 cpus=2 mem=4
+    > quarantine w1: why · release worker w1 · tag w1 +gpu -old · reserve 1 queue=lab for=60s [user= where= lend=yes] · unreserve 1
     > queue lab weight=3 max_running=2 max_queued=9 user_max=1 paused=ada · drain w1 · wait 60s · the manager restarts
 
 TERCEL_REWRITE=1 writes the stories anew, as the machine tells them now: read the difference before you keep it.
@@ -32,6 +33,7 @@ from tercel.core.accounts import Settings
 from tercel.core.changes import (
     AttemptLost,
     AttemptSpent,
+    Blamed,
     Change,
     Concluded,
     JobAdded,
@@ -44,7 +46,10 @@ from tercel.core.changes import (
     QueueRemoved,
     QueueSet,
     Reopened,
+    ReservationRemoved,
+    ReservationSet,
     SpanConcluded,
+    WorkerSet,
 )
 from tercel.core.effects import (
     Acknowledged,
@@ -70,7 +75,18 @@ from tercel.core.states import TaskState
 from tercel.stores.contract import needed_by
 from tercel.stores.memory import MemoryStore
 
-from .wording import edges_of, needs_of, options_of, queue_of, range_text, revised, row_of, task_of
+from .wording import (
+    edges_of,
+    kept_of,
+    needs_of,
+    options_of,
+    queue_of,
+    range_text,
+    reservation_of,
+    revised,
+    row_of,
+    task_of,
+)
 
 ENDS = {
     "exit": End.EXITED,
@@ -130,10 +146,6 @@ class Stage:
                 capacity = needs_of(options_of(rest[at + 2 :]))
                 self.machine.on_presence(name, WorkerState.CLEANING, capacity, self.now)
                 self._report(name, attempt, rest[:at])
-            case [name, "notes", *note]:
-                worker = self.machine.workers[name]
-                state, capacity = worker.reported_state, worker.capacity
-                self.machine.on_presence(name, state, capacity, self.now, note=" ".join(note))
             case [name, "is", "draining"]:
                 capacity = self.machine.workers[name].capacity
                 self.machine.on_presence(name, WorkerState.DRAINING, capacity, self.now)
@@ -157,6 +169,17 @@ class Stage:
                 self.machine.on_queue_set(queue_of(name, options_of(options)))
             case ["remove", "queue", name]:
                 self.machine.on_queue_removed(name)
+            case ["quarantine", name, *why]:
+                self.machine.on_quarantine(name.rstrip(":"), "ada", " ".join(why), self.now)
+            case ["release", "worker", name]:
+                self.machine.on_end_quarantine(name, self.now)
+            case ["tag", name, *tags]:
+                added, removed = ([tag[1:] for tag in tags if tag[0] == sign] for sign in "+-")
+                self.machine.on_tag(name, added, removed, self.now)
+            case ["reserve", id, *options]:
+                self.machine.on_reserve(reservation_of(int(id), options_of(options), self.now), self.now)
+            case ["unreserve", id]:
+                self.machine.on_unreserve(int(id), self.now)
             case ["wait", seconds]:
                 self.now += float(seconds.removesuffix("s"))
             case ["the", "manager", "restarts"]:
@@ -220,7 +243,8 @@ class Stage:
                 job, task = task_of(attempt)
                 number = self._attempts[attempt]
                 held.append(Held(job, task, number, started=how != "waiting", ended=how == "ended"))
-        info = WorkerInfo(node=name, capacity=needs_of(options))
+        tags = tuple(options["tags"].split(",")) if "tags" in options else ()
+        info = WorkerInfo(node=name, capacity=needs_of(options), tags=tags, site=options.get("site", ""))
         self.machine.on_hello(name, f"pid {options.get('pid', '1')}", info, held, self.now)
 
     def _report(self, name: str, attempt: str, rest: list[str]) -> None:
@@ -235,7 +259,7 @@ class Stage:
         code = int(rest[1]) if how in ("exit", "signal") else 0
         job, task = task_of(named)
         number = self._attempts.get(attempt, 999 << 32)
-        note = " ".join(rest[1:]) if how == "refused" else ""
+        note = " ".join(rest[1:]) if how in ("refused", "interrupted") else ""
         what, used = (rest[1], int(rest[2])) if how == "exceeded" else ("", 0)
         note = f"used {used}" if what else note
         times = (self.now - wall_s, wall_s, 0.0)
@@ -275,6 +299,14 @@ class Stage:
                 return f"queue {queue.name} set"
             case QueueRemoved(name):
                 return f"queue {name} removed"
+            case Blamed(job, attempts, blame):
+                return f"{' '.join(self._names[attempt] for _, attempt in attempts)} booked to the {blame}"
+            case WorkerSet(row):
+                return f"worker {row.name} kept: {kept_of(row) or 'nothing'}"
+            case ReservationSet(reservation):
+                return f"reservation {reservation.id} made"
+            case ReservationRemoved(id):
+                return f"reservation {id} is over"
             case SpanConcluded(job, first, last, state, _, reason):
                 return f"{job}.{range_text(first, last)} {state}: {reason}"
             case Reopened(job, ranges):
@@ -343,7 +375,11 @@ class Stage:
             (outcome,) = self.store.outcomes(id, ranges=[(number, number)], limit=2)
             return str(outcome.state)
         worker = self.machine.workers[what]
-        return f"{worker.state}" + (f", {worker.note}" if worker.note else "")
+        quarantined = f", quarantined: {worker.row.quarantined}" if worker.row.quarantined else ""
+        probing = ", may be tried" if worker.conduct.probing else ""
+        reserved = f", reserved by {worker.reservation.id}" if worker.reservation else ""
+        note = f", {worker.note}" if worker.note else ""
+        return f"{worker.state}{quarantined}{probing}{reserved}{note}"
 
 
 def rewritten(path: Path) -> str:

@@ -12,6 +12,7 @@ from tercel.core.changes import Edge
 from tercel.core.commands import parse_array
 from tercel.core.intervals import Range
 from tercel.core.model import After, AfterKind, JobRow, JobSpec, Needs, OnFailure, QueueRow, RetryRule
+from tercel.core.presence import Reservation, WorkerRow
 
 
 def options_of(words: list[str]) -> dict[str, str]:
@@ -74,6 +75,26 @@ def queue_of(name: str, options: dict[str, str]) -> QueueRow:
     return QueueRow(
         name=name, owner="ada", weight=float(options.get("weight", "1")), paused=paused, **numbers
     )
+
+
+def reservation_of(id: int, options: dict[str, str], now: float) -> Reservation:
+    return Reservation(
+        id=id,
+        owner="ada",
+        where=options.get("where", "").replace("~", "=="),
+        queue=options.get("queue", ""),
+        user=options.get("user", ""),
+        since=now,
+        until=now + _seconds(options["for"]),
+        lend="lend" in options,
+    )
+
+
+def kept_of(row: WorkerRow) -> str:
+    quarantined = f"quarantined {row.quarantined}" if row.quarantined else ""
+    pause = f"tried after {row.pause_s:g} s" if row.pause_s else ""
+    tags = " ".join([*(f"+{tag}" for tag in row.tags), *(f"-{tag}" for tag in row.lost_tags)])
+    return "; ".join(filter(None, (quarantined, pause, tags)))
 
 
 def edges_of(id: int, options: dict[str, str]) -> tuple[Edge, ...]:

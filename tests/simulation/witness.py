@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tercel.core.changes import (
+    AttemptLost,
     AttemptSpent,
+    Blamed,
     Change,
     Concluded,
     Edge,
@@ -95,6 +97,13 @@ class View:
                 self.spent[task] = self.spent.get(task, 0) + 1
                 self.fence[task] = self.newest
                 self.counted.add(outcome.report.attempt)
+            case AttemptLost(outcome) if outcome.report.end in OWN_DOING:  # its worker's fault
+                task = outcome.report.job, outcome.report.task
+                self.fence[task] = max(self.fence.get(task, 0), outcome.report.attempt)
+            case Blamed(job, attempts):
+                for number, attempt in attempts:
+                    if (job, number) in self.spent and attempt in self.counted:
+                        self.spent[job, number] -= 1
             case SpanConcluded(job, first, last, state, _, _, end):
                 for number in range(first, last + 1):
                     self.records[job, number] = state
@@ -248,6 +257,8 @@ class Witness:
                 self.broken(f"attempt {attempt} of {task} is dropped although nobody else has the task")
 
     def taken(self, machine: Machine, changes: list[Change]) -> None:
+        blamed = [change for change in changes if isinstance(change, Blamed)]
+        self.retry_asked |= {(change.job, task) for change in blamed for task, _ in change.attempts}
         for change in changes:
             self._check(machine, change)
             self.expected.apply(change)
@@ -426,8 +437,7 @@ class Witness:
                 continue
             for worker in machine.workers.values():
                 if (
-                    worker.online
-                    and not worker.draining
+                    worker.takes_more
                     and worker.saving_for in (None, job)
                     and job.kind.suits(worker.shape(machine.ready.significant))
                     and worker.id not in job.refused_by

@@ -47,6 +47,8 @@ class Books(Accounts):
         self._next_attempt = loaded.epoch << EPOCH_BITS
         self._deadlines: list[tuple[float, str]] = []
         self._hellos = 0
+        self.ever: set[str] = set()
+        """Attributes and resources that any worker has had: what nobody ever had may be misspelt."""
         self._timed = False
         """Whether there ever was a worker with a time limit: else nobody asks how long tasks take."""
         self._cut: dict[LeaseBook, None] = {}
@@ -146,8 +148,8 @@ class Books(Accounts):
             self.effects.append(Offered(lease))
         self._settle(job)
 
-    def _requeue(self, flight: Flight, event: TaskEvent) -> None:
-        """An attempt that will not be reported: its task is ready again. The flight is off its worker already."""
+    def _requeue(self, flight: Flight, event: TaskEvent, again: bool = False) -> None:
+        """An attempt that will not be reported (`again`: was): its task is ready again. It is off its worker already."""
         job, task = flight.job, flight.task
         if next_state(flight.state, event) is not TaskState.READY:
             return
@@ -155,7 +157,7 @@ class Books(Accounts):
             job.running -= 1
         del job.flights[task]
         self._free(job, task)
-        self._close(flight, again=False)
+        self._close(flight, again)
         self.effects.append(Progressed(job.id, [], []))
 
     def _free(self, job: Job, task: int) -> None:

@@ -8,13 +8,14 @@ beside that is ready again, and of what it has, each attempt goes on unless its 
 import heapq
 from collections.abc import Iterable, Sequence
 
+from tercel.core.booking import Booking
 from tercel.core.changes import AttemptLost
+from tercel.core.demands import told_by
 from tercel.core.effects import Drained, Progressed, Welcomed
 from tercel.core.ledger import Flight, Job
-from tercel.core.model import End, Needs, Outcome, Report
+from tercel.core.model import Blame, End, Needs, Outcome, Report
 from tercel.core.presence import Facts, Held, WorkerInfo, WorkerState
 from tercel.core.states import TaskEvent, TaskState, next_state
-from tercel.core.waiting import Waiting
 from tercel.core.workers import Worker
 
 WAS_CLEANING = "was cleaning up; it is expected back"
@@ -22,7 +23,7 @@ FORGET_OFFLINE_S = 3600.0
 """A worker that is gone and holds nothing is shown in the pool for so long."""
 
 
-class Joining(Waiting):
+class Joining(Booking):
     # -- coming -------------------------------------------------------------------------------------------
 
     def on_hello(self, id: str, instance: str, info: WorkerInfo, held: Sequence[Held], now: float) -> int:
@@ -32,15 +33,19 @@ class Joining(Waiting):
             worker = self.workers[id] = Worker(id, now)
         if worker.instance != instance:
             self._forgive_refusals(id)
-            worker.draining, worker.note, worker.said = False, "", ""
+            worker.draining, worker.note = False, ""
         if worker.note == WAS_CLEANING:
-            worker.note = worker.said
+            worker.note = ""
         worker.instance = instance
         worker.describe(info, now)
+        self.ever |= told_by(worker)
         self._timed = self._timed or worker.ends_at is not None
         worker.online, worker.lost_at, worker.since, worker.given_up = True, None, now, False
         worker.reported_state = WorkerState.AVAILABLE
+        self._seat(worker, now)
         holds = {h.attempt: h for h in held}
+        if any(f.running_since is not None and f.attempt not in holds for f in worker.flights.values()):
+            self._book_loss(worker, now)
         for flight in list(worker.flights.values()):
             if flight.attempt not in holds:
                 worker.release(flight)
@@ -55,13 +60,6 @@ class Joining(Waiting):
             self.effects.append(Drained(id))  # it may have missed the first
         self._dispatcher.worker_changed(worker)
         return self._hellos
-
-    def _forgive_refusals(self, worker: str) -> None:
-        """A restarted worker may be able to run what it refused before; one that is forgotten refuses nothing."""
-        for id in self._refusals.pop(worker, ()):
-            if (job := self.jobs.get(id)) is not None:
-                job.refused_by.pop(worker, None)
-                self._settle(job)
 
     def _still_wanted(self, worker: Worker, held: Held, now: float) -> bool:
         """Whether the worker should go on with an attempt it says it holds."""
@@ -106,19 +104,9 @@ class Joining(Waiting):
         flight.gave_way_at = flight.worker.since
 
     def on_presence(
-        self,
-        id: str,
-        state: WorkerState,
-        capacity: Needs,
-        now: float,
-        facts: Facts | None = None,
-        note: str = "",
+        self, id: str, state: WorkerState, capacity: Needs, now: float, facts: Facts | None = None
     ) -> None:
         worker = self.workers[id]
-        if note != worker.said:
-            if note or worker.note == worker.said:
-                worker.note = note
-            worker.said = note
         if facts is not None and facts != worker.facts:
             worker.facts = facts
             worker.forget_attributes()
@@ -166,29 +154,33 @@ class Joining(Waiting):
         worker.online, worker.since, worker.given_up = False, now, True
         worker.note = "left"
         self._set_deadline(worker, now)
+        self._spare_the_last(now)
 
     def on_drain(self, id: str, now: float) -> None:
         worker = self.workers[id]
         if not worker.draining:
             worker.draining, worker.since = True, now
             self.effects.append(Drained(id))
+            self._spare_the_last(now)
 
     # -- from the clock -----------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
         due = [heap[0][0] for heap in (self._deadlines, self._delays) if heap]
-        return min(due) if due else None
+        return min((*due, *self._standing_deadlines()), default=None)
 
     def tick(self, now: float) -> None:
         """Give up workers that have been away for too long; forget those long gone. Begin tries that are due."""
         self._advance(now)
         self._end_delays(now)
+        self._tick_standing(now)
         while self._deadlines and self._deadlines[0][0] <= now:
             at, id = heapq.heappop(self._deadlines)
             worker = self.workers.get(id)
             if worker is None or worker.lost_at != at:
                 continue  # it came back, or its deadline was moved
             worker.given_up = True
+            self._spare_the_last(now)
             if worker.flights:
                 self._lose(worker, now)
             elif now - worker.since >= FORGET_OFFLINE_S:
@@ -200,6 +192,8 @@ class Joining(Waiting):
     def _lose(self, worker: Worker, now: float) -> None:
         """Give its tasks to others. Its attempts stay known: their reports may come after all."""
         jobs: dict[int, Job] = {}
+        if any(flight.running_since is not None for flight in worker.flights.values()):
+            self._book_loss(worker, now)
         for flight in list(worker.flights.values()):
             worker.release(flight)
             if not flight.ending and next_state(flight.state, TaskEvent.LOSE) is TaskState.READY:
@@ -221,4 +215,6 @@ class Joining(Waiting):
         ran_s = max(0.0, now - flight.running_since)
         ids = (flight.job.id, flight.task, flight.attempt)
         report = Report(*ids, End.INTERRUPTED, 0, flight.running_since, ran_s, 0.0, 0, why)
-        self.changes.append(AttemptLost(Outcome(TaskState.CANCELLED, flight.worker.id, now, report)))
+        self.changes.append(
+            AttemptLost(Outcome(TaskState.CANCELLED, flight.worker.id, now, report, Blame.WORKER))
+        )

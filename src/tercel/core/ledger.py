@@ -23,6 +23,7 @@ from tercel.core.shares import UNLIMITED, Account, Queue
 from tercel.core.states import TaskState
 
 if TYPE_CHECKING:
+    from tercel.core.blame import Record
     from tercel.core.graph import Need
     from tercel.core.workers import Worker
 
@@ -119,6 +120,7 @@ class Job:
         "failures",
         "finished",
         "flights",
+        "forgiven",
         "growths",
         "held",
         "inputs",
@@ -134,6 +136,7 @@ class Job:
         "queue",
         "queued",
         "ready",
+        "record",
         "refused_by",
         "row",
         "running",
@@ -181,6 +184,10 @@ class Job:
         """How often attempts of an unfinished task were ended by their worker, and why the last was."""
         self.refused_by: dict[str, str] = {}
         """Workers that cannot run this job, and why."""
+        self.record: Record | None = None
+        """How its tasks fared on which workers: see blame."""
+        self.forgiven: dict[int, int] = {}
+        """How often a task was given another try because its worker was at fault."""
         self.mean_wall_s: float | None = None
         """How long its tasks take, recent ones counting most."""
         self.long_s = 0.0

@@ -205,6 +205,11 @@ class Machine(Joining):
                 if report.out is not None or report.err is not None:
                     ended.spoke.append(flight.task)
         self.effects.append(Acknowledged(id, [report.attempt for report in reports]))
+        if worker.conduct.accused:
+            worker.conduct.accused = False
+            for id_, again in self._suspect(worker, touched.values(), now).items():
+                if id_ in news:  # they have not ended after all
+                    news[id_].ended[:] = [task for task in news[id_].ended if task not in again]
         self.effects += news.values()
         for job in touched.values():
             if job.mean_wall_s is not None:
@@ -261,23 +266,24 @@ class Machine(Joining):
         if report.end in (End.REFUSED, End.INTERRUPTED, End.CANCELLED):
             # CANCELLED too: had we asked for it, the flight would be `ending` and never come here.
             if report.end is End.INTERRUPTED:
+                self._book_interruption(worker, job, report, now)
                 times = job.interruptions.get(task, (0, ""))[0] + 1
                 job.interruptions[task] = (times, report.note)
                 if report.started_at and times <= NOTED_INTERRUPTIONS:
                     self.changes.append(AttemptLost(Outcome(TaskState.CANCELLED, worker.id, now, report)))
             elif report.end is End.REFUSED:
+                worker.conduct.fault("refused")
                 job.refused_by[worker.id] = report.note
                 self._refusals.setdefault(worker.id, set()).add(job.id)
-            if job.flights.get(task) is flight:
-                self._requeue(flight, TaskEvent.LOSE)
-            else:
-                self._forget_stray(flight)
-                self._close(flight, again=False)
+            self._take_off(flight, again=False)
             return False
         if _outgrew(job, flight, report):
             self._take_outgrown(worker, flight, report, now)
             return False
         event = self._verdict(job, task, report)
+        if event is not TaskEvent.FINISH and self._is_workers_fault(worker, flight, report, now):
+            self._take_off(flight, again=True)
+            return False
         before = job.state_of(task)
         after = next_state(before, event) if before is not None else None
         if after is None:
@@ -285,6 +291,10 @@ class Machine(Joining):
         if report.end is End.EXITED and job.took(report.wall_s) and self._timed:
             job.find_kind()
         job.due += self.worth_of(flight, report.wall_s)
+        if event is TaskEvent.FINISH:
+            self._book_success(worker, job, task, now)
+        else:
+            self._book_failure(worker, flight, now)
         self._supersede(flight, again=after is not TaskState.FINISHED)
         if event is TaskEvent.TRY_AGAIN:
             self.changes.append(AttemptSpent(Outcome(TaskState.FAILED, worker.id, now, report)))
@@ -297,6 +307,14 @@ class Machine(Joining):
                 told.pop(task, None)
         self.changes.append(Concluded(outcome))
         return True
+
+    def _take_off(self, flight: Flight, again: bool) -> None:
+        """An attempt that settles nothing. `again` as of `_close`."""
+        if flight.job.flights.get(flight.task) is flight:
+            self._requeue(flight, TaskEvent.LOSE, again)
+        else:
+            self._forget_stray(flight)
+            self._close(flight, again)
 
     def _take_outgrown(self, worker: Worker, flight: Flight, report: Report, now: float) -> None:
         """It ended for want of memory, and its task is to have more. If the task is not its any more, that is no news."""

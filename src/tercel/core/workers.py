@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from tercel.core.blame import Conduct
 from tercel.core.cel import Value
 from tercel.core.kinds import Shape, Significant
 from tercel.core.ledger import Flight, Job
@@ -20,6 +21,7 @@ class Worker:
         "cached",
         "capacity",
         "completed",
+        "conduct",
         "draining",
         "ends_at",
         "facts",
@@ -34,7 +36,6 @@ class Worker:
         "reported_state",
         "reservation",
         "row",
-        "said",
         "saving_for",
         "since",
         "stock",
@@ -79,9 +80,8 @@ class Worker:
         self._shape_of = -1
         self.since = now
         self.completed = 0
+        self.conduct = Conduct()
         self.note = ""
-        self.said = ""
-        """The note that it sent along with its presence."""
 
     @property
     def state(self) -> WorkerState:
@@ -96,13 +96,16 @@ class Worker:
     @property
     def takes_more(self) -> bool:
         """Whether it may be offered anything at all."""
-        return self.online and not self.draining and not self.row.quarantined and not self.facts.unhealthy
+        if not self.online or self.draining or self.facts.unhealthy:
+            return False
+        return not self.row.quarantined or (self.conduct.probing and not self.flights)
 
     # -- what it is ---------------------------------------------------------------------------------------
 
     def describe(self, info: WorkerInfo, now: float) -> None:
         """It has joined, and says what it is."""
         self.info, self.capacity, self.facts = info, info.capacity, Facts()
+        self.cached = {}  # it says anew what it has kept
         self.ends_at = None if info.time_left_s is None else now + max(0.0, info.time_left_s)
         self.stock = Stock(info.capacity, info.indices)
         for attempt, flight in self.flights.items():
@@ -179,7 +182,9 @@ class Worker:
     @property
     def has_room(self) -> bool:
         """Whether it could run anything more beside what it holds, however small."""
-        return self.used_millicpus < self.capacity.millicpus
+        return self.used_millicpus < self.capacity.millicpus and not (
+            self.row.quarantined and self.used_millicpus
+        )
 
     def slots(self, needs: Needs) -> int:
         """How many tasks of this need it runs side by side."""
@@ -190,10 +195,18 @@ class Worker:
 
     def room(self, needs: Needs, ahead: int) -> int:
         """How many more tasks it may be given if `ahead` of them may wait there for a slot."""
+        if needs.millicpus > self.capacity.millicpus or needs.mem_bytes > self.capacity.mem_bytes:
+            return 0  # it gives less than it has, and would return what is offered ahead
+        if self.row.quarantined:
+            ahead = 0
         room = (self.capacity.millicpus - self.used_millicpus) // needs.millicpus + ahead
         if needs.mem_bytes:
             room = min(room, (self.capacity.mem_bytes - self.used_mem_bytes) // needs.mem_bytes + ahead)
-        return min(room, self.stock.room(needs.resources)) if needs.resources else room
+        if needs.resources:
+            room = min(room, self.stock.room(needs.resources))
+        if self.row.quarantined:  # a probe is one task
+            return min(room, 0 if self.used_millicpus else 1)
+        return room
 
     @property
     def overbooked(self) -> bool:

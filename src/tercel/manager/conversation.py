@@ -187,10 +187,9 @@ class Conversation:
                     machine.on_reports(self.worker, reports, now)
                 case Started(attempts):
                     machine.on_started(self.worker, attempts, now)
-                case Presence(state, capacity, facts, note):
+                case Presence(state, capacity, facts):
                     hearing.check_facts(facts)
-                    stated, note = hearing.capacity(capacity), hearing.note(note)
-                    machine.on_presence(self.worker, state, stated, now, facts, note)
+                    machine.on_presence(self.worker, state, hearing.capacity(capacity), now, facts)
                 case Cached(kept, gone):
                     hearing.check_cached(kept)
                     machine.on_cached(self.worker, kept, gone)

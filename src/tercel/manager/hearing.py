@@ -105,12 +105,6 @@ def _too_much(info: WorkerInfo) -> str:
     return ""
 
 
-def note(text: str) -> str:
-    """For people: the beginning says enough, and nothing in it moves their cursor."""
-    shown = text if len(text) <= MAX_NOTE else text[: MAX_NOTE - 3] + "..."
-    return shown if shown.isprintable() else repr(shown)
-
-
 def capacity(stated: Needs) -> Needs:
     if not _possible(stated):
         raise PeerError(f"no machine has {stated.millicpus} millicpus and {stated.mem_bytes} bytes of memory")
@@ -132,8 +126,7 @@ def check_facts(facts: Facts) -> None:
         and 0 <= facts.mem_free_bytes <= MAX_SIZE
         and 0 <= facts.disk_free_bytes <= MAX_SIZE
         and 0.0 <= facts.load <= MAX_CPUS * 1000
-        and len(facts.unhealthy) <= MAX_NOTE
-        and facts.unhealthy.isprintable()
+        and all(len(word) <= MAX_NOTE and word.isprintable() for word in (facts.unhealthy, facts.note))
     )
     if not possible:
         raise PeerError("measured what no machine has")

@@ -55,8 +55,6 @@ class Presence(_Message, frozen=True):
     capacity: Needs
     """What it gives to tasks in all at this time; its credit is this less what it holds."""
     facts: Facts = Facts()
-    note: str = ""
-    """What is unusual about it, for people."""
 
 
 class Cached(_Message, frozen=True):

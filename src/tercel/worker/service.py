@@ -91,8 +91,8 @@ class Worker:
         """Whether the manager welcomed it on this link, or the last one."""
         self._joined_at = 0.0
         self._clogged = False
-        self._note = ""
-        """What is unusual about it, for people."""
+        self._notes: dict[str, str] = {}
+        """What people should know of it, by what that is about."""
         self._watch = Watch(senses, pressure, on_change=self._heed, spared=self._agent.contained_cpus)
         self._timetable: Timetable | None = None
         self._leaving = Leaving(self._agent, runner, talk=lambda: self._talk, give_back=self._give_back)
@@ -184,11 +184,17 @@ class Worker:
 
     def _tell_cleaned(self) -> None:
         for cleanup, end in self._agent.take_cleaned():
-            self._note = cleanup.fault(end)
-            if self._note:
-                log.warning("%s%s.%s", self._note[0].upper(), self._note[1:], last_words(end))
-            if self._talk is not None:
-                self._talk.wake()
+            fault = cleanup.fault(end)
+            if fault:
+                log.warning("%s%s.%s", fault[0].upper(), fault[1:], last_words(end))
+            self._tell("cleanup", fault)
+
+    def _tell(self, about: str, note: str) -> None:
+        """People, in the pool."""
+        self._notes[about] = note
+        self._watch.note("; ".join(filter(None, self._notes.values())))
+        if self._talk is not None:
+            self._talk.wake()
 
     def _owe(self, reports: list[Report]) -> None:
         self._home.spool.append(reports)
@@ -275,7 +281,7 @@ class Worker:
         self._fetch(self._stage_in.asks_again())
         self._cached(Cached(self._agent.kept_values(), []))
         self._launch()
-        self._watch.note(skew := health.skew(welcome.now, time.time()))
+        self._tell("clock", skew := health.skew(welcome.now, time.time()))
         if skew:
             log.warning("Times will be told wrong: %s. Set this node's clock.", skew)
         self._welcomed = self._joined = True
@@ -386,4 +392,4 @@ class Worker:
             state = WorkerState.AVAILABLE if self._agent.idle else WorkerState.BUSY
         if self._agent.only_cleans and state is WorkerState.BUSY:
             state = WorkerState.CLEANING
-        return Presence(state, self._agent.offered, self._watch.facts, self._note)
+        return Presence(state, self._agent.offered, self._watch.facts)
