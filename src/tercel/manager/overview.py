@@ -21,7 +21,7 @@ def worker_view(worker: Worker) -> WorkerView:
         queued=len(worker.flights) - running,
         completed=worker.completed,
         version=worker.info.version,
-        note=worker.note,
+        note="; ".join(filter(None, (worker.note, worker.facts.note))),
     )
 
 
