@@ -54,6 +54,8 @@ except ImportError:  # no wheel for this platform: slower, otherwise the same
 T = TypeVar("T")
 STORE_FILE = "tercel.db"
 LOOK_EVERY_S = 0.1
+CONTAINER_ARGS = "TERCEL_CONTAINER_ARGS"
+"""What else this node's container engine needs to be told, if anything."""
 
 
 GARBAGE_THRESHOLDS = (10_000, 10, 10)
@@ -317,7 +319,7 @@ async def _worker(options: WorkerOptions, dialer: Dialer) -> Worker:
         options,
         info,
         dialer,
-        SpawnerPool(options.dir, info.node),
+        SpawnerPool(options.dir, info.node, container_args=os.environ.get(CONTAINER_ARGS, "")),
         rng=random.Random(),  # noqa: S311
         senses=NodeSenses(options.dir, Meter(options.dir).read, options.health_check),
         pressure=pressure_for(options, info.capacity, usable_cores(), usable_mem_bytes()),

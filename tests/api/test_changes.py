@@ -97,6 +97,18 @@ async def test_a_job_that_asks_for_too_much_is_revised_and_runs(house: House) ->
     assert await change(house, "revise", "1", priority=1) == 0, "it has ended"
 
 
+async def test_where_a_job_runs_is_revised_and_shown(house: House) -> None:
+    await house.submit(requires=["A"], cleanup="./wipe.sh")
+    wish = {"gpus": 2, "resources": {"licence.x": 1}, "requires": ["B", "A", "B"], "where": "worker.cpus > 1"}
+    assert await change(house, "revise", "1", **wish, rank="worker.speed") == 1
+    view = await house.job(1)
+    assert (view.gpus, view.resources, view.requires) == (2, {"licence.x": 1}, ["B", "A"])
+    assert (view.where, view.rank, view.cleanup) == ("worker.cpus > 1", "worker.speed", "./wipe.sh")
+    assert await change(house, "revise", "1", requires=[], where="", rank="", gpus=0, resources={}) == 1
+    view = await house.job(1)
+    assert (view.gpus, view.resources, view.requires, view.where, view.rank) == (0, {}, [], "", "")
+
+
 @pytest.mark.must("e")
 @pytest.mark.parametrize(
     ("what", "body", "field"),
@@ -105,6 +117,11 @@ async def test_a_job_that_asks_for_too_much_is_revised_and_runs(house: House) ->
         ("revise", {"select": ["1"], "cpus": 0}, "cpus"),
         ("revise", {"select": ["1"], "mem_bytes": -1}, "mem_bytes"),
         ("revise", {"select": ["1"], "time_limit_s": 1e300}, "time_limit_s"),
+        ("revise", {"select": ["1"], "gpus": 1.5}, "gpus"),
+        ("revise", {"select": ["1"], "resources": {"cpus": 1}}, "resources"),
+        ("revise", {"select": ["1"], "requires": ["a b"]}, "requires"),
+        ("revise", {"select": ["1"], "where": "worker.nosuch"}, "where"),
+        ("revise", {"select": ["1"], "rank": "'high'"}, "rank"),
         ("revise", {"select": ["1.0"], "priority": 5}, "select"),
         ("revise", {"select": ["1", "2.0"], "priority": 5}, "select"),
         ("revise", {"select": ["1"], "name": "x"}, ""),

@@ -92,6 +92,7 @@ def _pack(_context: schemathesis.SerializationContext, value: Any) -> bytes:
 
 
 SUBMISSION = {
+    *("gpus", "resources", "where", "rank", "isolate", "container", "warn_signal"),
     *(
         "argv",
         "line",
@@ -118,7 +119,7 @@ BEYOND_A_SCHEMA = {
     "POST /v1/retry": {"select", "reason"},
     "POST /v1/hold": {"select", "reason"},
     "POST /v1/release": {"select", "reason"},
-    "POST /v1/revise": {"select", "reason"},
+    "POST /v1/revise": {"select", "reason", "gpus", "resources", "where", "rank"},
     "PUT /v1/queues/{queue}": {"queue", "reason", "weight"},
     "POST /v1/tokens": {"user", "note"},
 }

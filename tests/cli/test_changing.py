@@ -74,6 +74,7 @@ def test_what_is_chosen_is_sent_and_what_became_of_it_is_told(
         (["hold", "37"], "/v1/hold", "no chosen task waits"),
         (["release", "37"], "/v1/release", "no chosen task is held"),
         (["reprioritise", "37", "--to", "5"], "/v1/revise", "no chosen job is unfinished"),
+        (["revise", "37", "--gpus", "0"], "/v1/revise", "no chosen job is unfinished"),
         (["retry", "37"], "/v1/retry", "no chosen task has failed"),
         (["retry", "37", "--all"], "/v1/retry", "no chosen task has ended"),
     ],
@@ -95,6 +96,40 @@ def test_reprioritise_tells_jobs_and_priority(tercel: Tercel, manager: FakeManag
     assert (body["select"], body["priority"], body["mem_bytes"]) == (["37", "40-42"], 5, None)
     document = tercel("reprioritise", "37", "--to", "5", "--json").json
     assert document == {"schema": 1, "revised": 2, "priority": 5}
+
+
+def test_revise_changes_what_is_named_and_takes_requirements_away(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    manager.says("POST", "/v1/revise", api.Counted(count=1))
+    words = (
+        "--mem",
+        "8G",
+        "--requires",
+        "",
+        "--where",
+        "",
+        "--rank",
+        "worker.speed",
+        "--resource",
+        "licence.x=2",
+    )
+    done = tercel("revise", "37", *words)
+    assert (done.code, done.out) == (0, "1 job revised\n")
+    body = sent(manager, "POST", "/v1/revise")
+    given = {
+        name: value
+        for name, value in body.items()
+        if value is not None and name not in ("reason", "unstarted")
+    }
+    assert given == {
+        "select": ["37"],
+        "mem_bytes": 8 * 2**30,
+        "requires": [],
+        "where": "",
+        "rank": "worker.speed",
+        "resources": {"licence.x": 2},
+    }
 
 
 def test_retry_with_more_memory_and_time(tercel: Tercel, manager: FakeManager) -> None:
@@ -124,6 +159,8 @@ def test_a_cancel_gives_its_reason(tercel: Tercel, manager: FakeManager) -> None
         (["hold", "37.x"], "selects nothing: write 37"),
         (["release", "x"], "selects nothing"),
         (["reprioritise", "37"], "--to"),
+        (["revise", "37"], "nothing is to change"),
+        (["revise", "37", "--gpus", "many"], "--gpus: 'many' is not a number"),
         (["reprioritise", "37", "--to", "soon"], "'soon' is not a valid integer"),
         (["retry", "37", "--failed", "--all"], "--failed and --all exclude each other"),
         (["retry", "37", "--with-mem", "much"], "'much' is not a size"),
@@ -387,6 +424,29 @@ def test_what_the_manager_refuses_is_told_in_one_line(
 
 
 # -- what is shown ----------------------------------------------------------------------------------------
+
+
+def test_show_of_a_job_tells_where_and_how_its_tasks_run(tercel: Tercel, manager: FakeManager) -> None:
+    placed = job(37, gpus=0.5, resources={"licence.x": 2}, requires=["STAR", "gpu"], where="worker.cpus > 1")
+    fields = {
+        "cleanup": "./wipe.sh",
+        "sandbox": "keep",
+        "pids": 64,
+        "mem_growth": 1.5,
+        "warn_signal": "USR1@120",
+    }
+    manager.says("GET", "/v1/jobs/37", msgspec.structs.replace(placed, **fields))
+    told = tercel("show", "37").out
+    for words in (
+        "0.5 gpus, 2 licence.x",
+        "STAR, gpu",
+        "worker.cpus > 1",
+        "64 processes, memory grows by 1.5",
+        "USR1@120",
+        "./wipe.sh, killed after 10",
+        "keep",
+    ):
+        assert words in told
 
 
 def test_show_of_a_job_tells_queue_flow_and_what_it_waits_for(tercel: Tercel, manager: FakeManager) -> None:

@@ -14,7 +14,7 @@ from tests.cli.fake_manager import FakeManager, events, task
 
 SUBMITTED = api.Submitted(id=37, tasks=10, name="fit")
 JOB = 'name = "fit"\ncommand = "./fit.sh"\nmem = "4G"\narray = "0-9"\n'
-SCRIPT = '#!/bin/sh\n#TERCEL -c 2\n#SBATCH --gres=gpu:1 -t 1h\necho "$@"\n'
+SCRIPT = '#!/bin/sh\n#TERCEL -c 2\n#SBATCH --gres=gpu:1 -t 1h -o out.txt\necho "$@"\n'
 
 
 @pytest.fixture(autouse=True)
@@ -63,8 +63,9 @@ def test_a_script_with_directives_travels_with_its_arguments(tercel: Tercel, man
     Path("job.sh").write_text(SCRIPT)
     done = tercel("submit", "./job.sh", "-J", "mine", "--", "-v", "a b", "--json")
     assert done.code == 0
-    assert "job.sh, line 3: #SBATCH --gres=gpu:1 is ignored" in done.err
+    assert "job.sh, line 3: #SBATCH -o out.txt is ignored" in done.err
     body = sent(manager)
+    assert body["gpus"] == 1
     assert body["argv"][-4:] == [SCRIPT, "-v", "a b", "--json"]
     assert (body["name"], body["cpus"], body["time_limit_s"]) == ("mine", 2.0, 3600.0)
 
@@ -226,10 +227,11 @@ def test_waiting_for_a_flow_tells_how_each_job_ended(tercel: Tercel, manager: Fa
         ("job.sh", "#!/bin/sh\n#TERCEL --cups 2\n", [], "job.sh:2: there is no option '--cups'"),
         (
             "star.job",
-            "[job]\ncommand = x\nrequires = A\n",
+            f"[job]\ncommand = x\nrequires = {'A' * 101}\n",
             [],
-            "star.job:3: requires: requirements are not supported yet",
+            f"star.job:3: requires: '{'A' * 77}...' is no tag: 1 to 100 printable characters",
         ),
+        ("job.toml", "command = 'x'\ngpus = 1.5", [], "job.toml:2: gpus: is 1.5"),
     ],
 )
 def test_a_wrong_file_is_exit_code_2_in_one_line_and_submits_nothing(

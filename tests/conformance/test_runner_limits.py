@@ -5,6 +5,7 @@ Each way of holding them is tried where it can be: by control groups, and by wat
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from tercel.core.model import End, Limits, Report
 from tercel.runners.contract import Launch
+from tercel.runners.diskfloor import DiskFloor
 from tercel.runners.hierarchies import CONTROLLERS, own_groups
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import (
@@ -257,6 +259,61 @@ async def test_large_outputs_are_not_a_matter_of_the_sandbox(
     assert (report.end, report.code, report.note) == (End.EXITED, 0, "")
     assert report.out is not None
     assert report.out.kept_bytes == 4 * MB
+
+
+@pytest.fixture
+async def on_a_small_disk(tmp_path: Path, recorder: Recorder) -> AsyncIterator[SpawnerPool]:
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    disk = tmp_path / "worker"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tercel-test", disk], check=True)
+    runner = SpawnerPool(disk, "node-7")
+    try:
+        await runner.start(recorder)
+        yield runner
+        await runner.stop()
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=False)
+
+
+FLOOD = """
+import os, time
+with open("flood", "wb", buffering=0) as file:
+    while os.statvfs(".").f_bavail * 4096 > 2**21: file.write(bytes(2**18))
+time.sleep(600)
+"""
+
+
+@pytest.mark.must("c")
+async def test_whoever_fills_the_disk_is_ended_before_it_is_full(
+    on_a_small_disk: SpawnerPool, recorder: Recorder, lifeline: Lifeline
+) -> None:
+    """Without any limit of its own."""
+    report = await beside_a_neighbour(on_a_small_disk, recorder, lifeline, python(FLOOD))
+    assert (report.end, report.exceeded) == (End.EXCEEDED, "disk"), report
+    assert "filled the disk of node-7" in report.note
+
+
+async def test_a_call_that_fills_the_disk_is_ended_before_it_is_full(
+    on_a_small_disk: SpawnerPool, recorder: Recorder
+) -> None:
+    report = await run(on_a_small_disk, recorder, call(exec, FLOOD))
+    assert (report.end, report.exceeded) == (End.EXCEEDED, "disk"), report
+
+
+async def test_nobody_is_ended_for_what_others_wrote(
+    on_a_small_disk: SpawnerPool, recorder: Recorder
+) -> None:
+    floor = DiskFloor(on_a_small_disk._dir, "node-7", lambda: on_a_small_disk._present)
+    on_a_small_disk.launch([python("open('mine', 'wb').write(bytes(2**20)); import time; time.sleep(600)")])
+    await recorder.until(lambda: recorder.running == [1])
+    with (on_a_small_disk._dir / "theirs").open("wb") as file:
+        file.write(bytes(62 * MB))
+    assert not await floor.look()
+    (on_a_small_disk._dir / "theirs").unlink()
+    on_a_small_disk.kill([1])
+    assert (await recorder.report(1)).end is End.CANCELLED
 
 
 # -- cpu --------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tercel.core.kinds import Shape
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report
-from tercel.core.presence import WorkerInfo
+from tercel.core.presence import WorkerInfo, WorkerState
 from tercel.core.shares import Queue
 from tercel.core.workers import Worker
 
@@ -188,3 +188,19 @@ def test_a_draining_or_absent_worker_is_offered_nothing() -> None:
     fast.on_link_closed("gone", 0.0)
     fast.on_accepted(row(1, tasks=5))
     assert leases(fast) == []
+
+
+@pytest.mark.B(13)
+@pytest.mark.parametrize("given", [Needs(0, 0), Needs(1000, 0)])
+def test_short_tasks_are_not_offered_ahead_to_a_worker_that_gives_too_little_for_any(given: Needs) -> None:
+    """It has the cores, but others use them: it would return the offer, and get it again, without end."""
+    one = machine()
+    one.on_hello("w", "1", WorkerInfo(node="w", capacity=Needs(4000, 0)), [], 0.0)
+    one.on_accepted(row(1, cpus=2.0, tasks=50))
+    assert len(leases(one)) == 2
+    held = list(one.workers["w"].flights.values())
+    one.on_reports("w", [Report(1, f.task, f.attempt, End.EXITED, 0, 0.0, 0.01, 0.0, 0) for f in held], 1.0)
+    one.on_presence("w", WorkerState.AVAILABLE, given, 1.0)
+    assert leases(one) == []
+    one.on_presence("w", WorkerState.AVAILABLE, Needs(2000, 0), 2.0)
+    assert leases(one)

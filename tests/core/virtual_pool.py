@@ -27,7 +27,7 @@ class VirtualPool:
         self.rng = random.Random(seed)
         self.lengths: dict[int, Length] = {}
         self.slots = workers * slots
-        self._free = {f"w{number}": slots for number in range(workers)}
+        self._free = {f"w{number}": slots * 1000 for number in range(workers)}
         self._waiting: dict[str, deque[Flight]] = {name: deque() for name in self._free}
         self._ends: list[tuple[float, int, Flight, float]] = []
         self._order = itertools.count()
@@ -45,11 +45,19 @@ class VirtualPool:
         self.machine.on_queue_set(QueueRow(name=name, weight=weight, **caps))
 
     def submit(
-        self, tasks: int, length: Length, *, queue: str = "", owner: str = "ada", priority: int = 1000
+        self,
+        tasks: int,
+        length: Length,
+        *,
+        queue: str = "",
+        owner: str = "ada",
+        priority: int = 1000,
+        cpus: float = 1.0,
+        time_limit_s: float = 0.0,
     ) -> int:
         id = len(self.lengths) + 1
         self.lengths[id] = length
-        spec = JobSpec(argv=("work",), queue=queue, priority=priority)
+        spec = JobSpec(argv=("work",), queue=queue, priority=priority, cpus=cpus, time_limit_s=time_limit_s)
         self.begins[id], self.ended[id] = [], []
         self.machine.on_accepted(
             JobRow(
@@ -72,12 +80,12 @@ class VirtualPool:
             while self._ends and self._ends[0][0] == self.now:
                 _, _, flight, length = heapq.heappop(self._ends)
                 self._note_end(flight, length)
+                self._free[flight.worker.id] += flight.lease.needs.millicpus
                 report = Report(
                     flight.job.id, flight.task, flight.attempt, End.EXITED, 0, 0.0, length, length, 0
                 )
                 reports.setdefault(flight.worker.id, []).append(report)
             for name, batch in reports.items():
-                self._free[name] += len(batch)
                 self.machine.on_reports(name, batch, self.now)
                 self._begin(name)
             self._round()
@@ -114,9 +122,9 @@ class VirtualPool:
 
     def _begin(self, name: str) -> None:
         waiting = self._waiting[name]
-        while waiting and self._free[name]:
+        while waiting and self._free[name] >= waiting[0].lease.needs.millicpus:
             flight = waiting.popleft()
-            self._free[name] -= 1
+            self._free[name] -= flight.lease.needs.millicpus
             length = self.lengths[flight.job.id](self.rng)
             self.begins[flight.job.id].append(self.now)
             self.machine.on_started(name, [flight.attempt], self.now)

@@ -44,6 +44,20 @@ def test_it_is_read_as_kestrel_read_it() -> None:
     assert (job.line, job.array) == ("./a.sh \\\n--more", "0-4")
 
 
+@pytest.mark.K(4, 5, 12)
+@pytest.mark.parametrize(
+    "requires",
+    [
+        "requires = Python2.6 SleekXMPP",
+        "requires: Python2.6, SleekXMPP",
+        "requires =\n  Python2.6\n  SleekXMPP\n  Python2.6",
+    ],
+)
+def test_what_it_requires_and_how_it_is_cleaned_up_after_are_the_jobs(requires: str) -> None:
+    job = read(f"[job]\ncommand = x\n{requires}\ncleanup = ./wipe.sh | tee log\n").submission
+    assert (job.requires, job.cleanup) == (("Python2.6", "SleekXMPP"), "./wipe.sh | tee log")
+
+
 def test_without_queue_there_is_one_task() -> None:
     assert read("[job]\ncommand = x\n").tasks == 1
 
@@ -57,18 +71,6 @@ def test_options_count_more() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (
-            "[job]\ncommand = x\nrequires = Python2.6 SleekXMPP\n",
-            "star.job:3: requires: requirements are not supported yet",
-        ),
-        (
-            "[job]\ncommand = x\nrequires =\n  Python2.6\n",
-            "star.job:3: requires: requirements are not supported yet",
-        ),
-        (
-            "[job]\ncommand = x\ncleanup = ./c.sh\n",
-            "star.job:3: cleanup: a command to clean up with is not supported yet",
-        ),
         ("[job]\nqueue = 5\n", "star.job:1: [job] has no command"),
         ("[job]\ncommand =\n", "star.job:1: [job] has no command"),
         ("[job]\ncommand = x\nqueue = many\n", "star.job:3: queue: 'many' is not a number of tasks"),

@@ -1,6 +1,7 @@
 """job.sh: directives -> a job, and the script's own text as what is run."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -68,17 +69,62 @@ def test_sbatch_directives_are_understood_where_they_mean_something_here() -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "fields", "ignored"),
+    [
+        ("--gpus=2", {"gpus": 2}, ""),
+        ("-G 2", {"gpus": 2}, ""),
+        ("--gpus-per-task=1", {"gpus": 1}, ""),
+        ("--gpus=a100:2", {"gpus": 2}, "--gpus: the model a100"),
+        ("--gres=gpu", {"gpus": 1}, ""),
+        ("--gres=gpu:3", {"gpus": 3}, ""),
+        ("--gres=gpu:a100", {"gpus": 1}, "--gres: the model a100"),
+        ("--gres=gpu:a100:2", {"gpus": 2}, "--gres: the model a100"),
+        ("--gres=fpga:1", {"gpus": 0}, "--gres=fpga:1"),
+        ("--constraint=intel", {"requires": ("intel",)}, ""),
+        ("-C 'intel&ib'", {"requires": ("intel", "ib")}, ""),
+        ("-C 'intel|amd'", {"requires": ()}, "-C intel|amd"),
+        ("--constraint=[a*2&b]", {"requires": ()}, "--constraint=[a*2&b]"),
+        ("--signal=USR1@120", {"warn_signal": "USR1@120"}, ""),
+        ("--signal=B:TERM@90", {"warn_signal": "TERM@90"}, ""),
+        ("--signal=SIGINT", {"warn_signal": "SIGINT@60"}, ""),
+        ("--signal=10@30", {"warn_signal": "USR1@30"}, ""),
+    ],
+)
+def test_sbatch_says_where_tasks_run_and_how_they_are_warned(
+    words: str, fields: dict[str, object], ignored: str
+) -> None:
+    draft = read(f"#!/bin/sh\n#SBATCH {words}\ntrue\n")
+    assert {name: getattr(draft.submission, name) for name in fields} == fields
+    assert draft.remarks == ([f"job.sh, line 2: #SBATCH {ignored} is ignored"] if ignored else [])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--signal=KILL@60", "job.sh:2: --signal: no task can heed KILL"),
+        ("--signal=NOSUCH@60", "job.sh:2: --signal: there is no signal NOSUCH"),
+        ("--signal=USR1@soon", "job.sh:2: --signal: 'USR1@SOON' is not NAME@SECONDS"),
+        ("--gpus=many", "job.sh:2: --gpus: 'many' is not a number"),
+        ("--gpus=1.5", "job.sh:2: --gpus: is 1.5; more than one GPU are whole ones"),
+    ],
+)
+def test_what_sbatch_cannot_mean_is_refused_with_its_line(words: str, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        read(f"#!/bin/sh\n#SBATCH {words}\ntrue\n")
+
+
 def test_what_is_ignored_of_sbatch_is_said_with_its_line() -> None:
     draft = read(
         "#!/bin/bash\n"
-        "#SBATCH --gres=gpu:1 -c 2\n"
+        "#SBATCH --gres=fpga:1 -c 2\n"
         "#SBATCH -o out.txt -p short --exclusive\n"
         "##SBATCH --commented-out\n"
         "#SBATCH --ntasks 4 --export=ALL,A=1\n"
         "true\n"
     )
     assert draft.remarks == [
-        "job.sh, line 2: #SBATCH --gres=gpu:1 is ignored",
+        "job.sh, line 2: #SBATCH --gres=fpga:1 is ignored",
         "job.sh, line 3: #SBATCH -o out.txt is ignored",
         "job.sh, line 3: #SBATCH -p short is ignored",
         "job.sh, line 3: #SBATCH --exclusive is ignored",

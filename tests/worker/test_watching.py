@@ -95,7 +95,7 @@ async def test_an_unhealthy_worker_joins_takes_nothing_says_why_and_recovers(
     assert await link.expect(Returned) == Returned([100, 101])
     stage.senses.ill = ""
     await _presence(link, unhealthy="")
-    assert now() == pytest.approx(watching.CHECK_EVERY_S, abs=1.0)
+    assert now() == pytest.approx(watching.RECHECK_S, abs=1.0)
     await link.send(Offer(1, 2, 2, 102))
     await stage.runner.until_running(102)
     assert "Taking no tasks: no scratch disk." in caplog.text
@@ -118,6 +118,24 @@ async def test_one_that_falls_ill_gives_back_what_has_not_begun_and_finishes_the
     stage.senses.reading = Reading(cores=2, busy=None, disk_bytes=100 * GIB, disk_free_bytes=50 * GIB)
     await _presence(link, unhealthy="")
     await stage.killed()
+
+
+@virtual
+async def test_its_owners_check_is_asked_every_minute(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    link = await stage.joined(heartbeat_s=1000.0)
+    await _said(link, 3 * watching.CHECK_EVERY_S + 1)
+    assert stage.senses.checks == 4
+    stage.senses.ill = "a\x1b[31m " + "x" * 2000
+    why = (await _unhealthy(link)).facts.unhealthy
+    assert why.isprintable() and len(why) <= 500, "or the manager would not believe a word"
+    await stage.killed()
+
+
+async def _unhealthy(link: FakeLink) -> Presence:
+    while not (presence := await link.expect(Presence)).facts.unhealthy:
+        pass
+    return presence
 
 
 @virtual

@@ -17,7 +17,7 @@ def needs_of(job: JobView | Submission) -> str:
 
 def placing_facts(job: JobView | Submission) -> list[tuple[str, str]]:
     """As `words.pairs` takes them: what is empty is not told."""
-    cleanup = f"{short(job.cleanup, WIDTH)}  (killed after {duration(job.cleanup_limit_s)})"
+    cleanup = f"{short(job.cleanup, WIDTH)}, killed after {duration(job.cleanup_limit_s)}"
     return [
         ("requires", short(", ".join(job.requires), WIDTH)),
         ("where", short(job.where, WIDTH)),

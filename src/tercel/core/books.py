@@ -47,6 +47,8 @@ class Books(Accounts):
         self._next_attempt = loaded.epoch << EPOCH_BITS
         self._deadlines: list[tuple[float, str]] = []
         self._hellos = 0
+        self.ever: set[str] = set()
+        """Attributes and resources that any worker has had: what nobody ever had may be misspelt."""
         self._timed = False
         """Whether there ever was a worker with a time limit: else nobody asks how long tasks take."""
         self._cut: dict[LeaseBook, None] = {}

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from tercel.core.demands import why_nobody
 from tercel.core.graph import Need, edges_of
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job
 from tercel.core.machine import Machine
-from tercel.core.model import AfterKind, Needs
+from tercel.core.model import AfterKind
+from tercel.core.presence import Reservation, WorkerState
 from tercel.core.sizes import size
 from tercel.core.states import TaskState
 from tercel.core.waiting import grown_bytes
@@ -31,19 +33,75 @@ def why_ready(machine: Machine, job: Job, now: float) -> str:
         if away:
             return f"no worker is connected; {_count(len(away), 'worker')} may still come back"
         return "no worker is connected: start one with `tercel worker` (or run `tercel up`)"
-    able = [w for w in online if job.kind.suits(w.shape(machine.ready.significant))]
+    able = [w for w in online if _meets_all(machine, job, w, now)]
     if not able:
-        return _nobody_has(job.needs, online)
+        return why_nobody(job, online, now, machine.ever)
     willing = [w for w in able if w.id not in job.refused_by]
     if not willing:
         worker, reason = next((w.id, job.refused_by[w.id]) for w in able)
         return f"{_of(len(able), len(online))} could run it but refused: {worker}: {reason}"
-    taking = [w for w in willing if not w.draining]
-    if not taking:
-        return f"{_of(len(willing), len(online))} could run it, but all of them are draining"
+    if reason := _none_takes(job, willing, len(online), now):
+        return reason
+    taking = [w for w in willing if not _keeps_out(job, w, now)]
     return (
-        f"waits for a free slot: {_of(len(taking), len(online))} could run it, all busy{_ahead(machine, job)}"
+        f"waits for a free slot: {_of(len(taking), len(online))} could run it, all busy"
+        f"{_saving(job)}{_ahead(machine, job)}"
     )
+
+
+def _meets_all(machine: Machine, job: Job, worker: Worker, now: float) -> bool:
+    kind = job.kind
+    if not kind.suits(worker.shape(machine.ready.significant)):
+        return False
+    return not kind.particular or kind.allows(worker, now) or kind.outlasts(worker, now)
+
+
+def _none_takes(job: Job, willing: list[Worker], online: int, now: float) -> str:
+    """If no worker that could run it takes it: why, how many of each."""
+    reasons: dict[str, int] = {}
+    for worker in willing:
+        reason = _keeps_out(job, worker, now)
+        if not reason:
+            return ""
+        reasons[reason] = reasons.get(reason, 0) + 1
+    if len(reasons) == 1:
+        return f"{_of(len(willing), online)} could run it, but all of them are {next(iter(reasons))}"
+    told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items(), key=lambda r: -r[1]))
+    return f"{_of(len(willing), online)} could run it, but none takes it: {told}"
+
+
+def _keeps_out(job: Job, worker: Worker, now: float) -> str:
+    """Why a worker that could run it is not offered it, if so."""
+    reservation = worker.reservation
+    if worker.draining:
+        return "draining"
+    if worker.row.quarantined:
+        return "quarantined (`tercel pool --why`)"
+    if worker.facts.unhealthy:
+        return f"unhealthy: {worker.facts.unhealthy}"
+    if reservation is not None and not reservation.lend and not is_for_job(reservation, job):
+        return f"reserved for {reserved_for(reservation)}"
+    if job.kind.outlasts(worker, now):
+        return f"about to leave, and it may take {job.kind.span_s:.0f} s"
+    if worker.state is WorkerState.CLEANING:
+        return "cleaning up"
+    return ""
+
+
+def is_for_job(reservation: Reservation, job: Job) -> bool:
+    return (not reservation.queue or reservation.queue == job.queue.name) and (
+        not reservation.user or reservation.user == job.row.owner
+    )
+
+
+def reserved_for(reservation: Reservation) -> str:
+    who = [f"queue {reservation.queue}"] if reservation.queue else []
+    who += [f"user {reservation.user}"] if reservation.user else []
+    return " and ".join(who) or "nobody"
+
+
+def _saving(job: Job) -> str:
+    return f"; {job.saver.id} is being emptied for it" if job.saver is not None else ""
 
 
 def _held_back_by_queue(job: Job) -> str:
@@ -159,36 +217,6 @@ def why_resting(machine: Machine, job: Job, now: float) -> Iterator[tuple[TaskSt
         whole = [_need(need) for need in job.after if need.left]
         text = "; and for ".join(whole) if whole else "other tasks that they need, each for its own"
         yield TaskState.WAITING, len(rest), f"wait for {text}"
-
-
-def _nobody_has(needs: Needs, online: list[Worker]) -> str:
-    parts = []
-    most_cpus = max(w.capacity.millicpus for w in online)
-    if needs.millicpus > most_cpus:
-        parts.append(
-            f"cpus ≥ {needs.millicpus / 1000:g}: 0 of {_count(len(online), 'worker')} have them; "
-            f"the largest has {most_cpus / 1000:g}"
-        )
-    most_mem = max(w.capacity.mem_bytes for w in online)
-    if needs.mem_bytes > most_mem:
-        parts.append(
-            f"memory ≥ {size(needs.mem_bytes)}: 0 of {_count(len(online), 'worker')} have it; "
-            f"the largest has {size(most_mem)}"
-        )
-    if not parts and needs.python:
-        there = ", ".join(sorted({w.python for w in online}))
-        able = any(w.slots(needs) > 0 for w in online)
-        if able:
-            parts.append(
-                f"Python {needs.python}, under which the function was pickled: "
-                f"{_count(len(online), 'worker')} run Python {there}"
-            )
-    if not parts:
-        parts.append(
-            f"cpus ≥ {needs.millicpus / 1000:g} and memory ≥ {size(needs.mem_bytes)} together: "
-            f"0 of {_count(len(online), 'worker')} have both"
-        )
-    return "waits for " + "; and for ".join(parts)
 
 
 def why_under_way(flight: Flight, now: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tercel.core.booking import Booking
 from tercel.core.changes import AttemptLost
+from tercel.core.demands import told_by
 from tercel.core.effects import Drained, Progressed, Welcomed
 from tercel.core.ledger import Flight, Job
 from tercel.core.model import Blame, End, Needs, Outcome, Report
@@ -34,6 +35,7 @@ class Joining(Booking):
             worker.draining, worker.note = False, ""
         worker.instance = instance
         worker.describe(info, now)
+        self.ever |= told_by(worker)
         self._timed = self._timed or worker.ends_at is not None
         worker.online, worker.lost_at, worker.since, worker.given_up = True, None, now, False
         worker.reported_state = WorkerState.AVAILABLE

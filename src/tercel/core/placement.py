@@ -1,11 +1,9 @@
-"""What a submission says about where and how its tasks run: checked before anything is accepted.
-
-Where its expressions stand is checked by `tercel.core.cel`, which points into them.
-"""
+"""What a submission says about where and how its tasks run: checked before anything is accepted."""
 
 import re
 from collections.abc import Iterable
 
+from tercel.core import cel
 from tercel.core.errors import UsageError
 from tercel.core.model import MAX_MEM_BYTES, JobSpec
 
@@ -15,7 +13,6 @@ LEAST_AMOUNT = 0.001
 MAX_RESOURCES = 1000
 MAX_TAGS = 10_000
 MAX_TAG = 100
-MAX_EXPRESSION_BYTES = 10_000
 MAX_PIDS = 2**22
 MAX_GROWTH = 100.0
 MAX_IMAGE = 1000
@@ -30,7 +27,8 @@ SIGNALS = frozenset(
 """What a task may be warned by: KILL and STOP cannot be heard."""
 
 RESOURCE = r"[A-Za-z][A-Za-z0-9_.\-]{0,63}"
-TAG = rf"[^\s,]{{1,{MAX_TAG}}}"
+TAG = rf"[!-+\--~]{{1,{MAX_TAG}}}"
+"""For editors and clients; letters of other scripts are taken as well."""
 _RESOURCE = re.compile(RESOURCE)
 _TAKEN = {
     "cpus": "cpus has an option of its own",
@@ -48,8 +46,9 @@ def check_placement(spec: JobSpec) -> None:
     _between("pids", spec.pids, 0, MAX_PIDS)
     _between("disk_bytes", spec.disk_bytes, 0, MAX_MEM_BYTES)
     _between("mem_growth", spec.mem_growth, 0, MAX_GROWTH)
-    for field in ("where", "rank"):
-        _check_text(field, getattr(spec, field), MAX_EXPRESSION_BYTES)
+    for field, check in (("where", cel.where), ("rank", cel.rank)):
+        if text := getattr(spec, field):
+            check(text)  # which is remembered: the machine will ask for the same
     _check_surroundings(spec)
     _check_cleanup(spec)
     if spec.warn_signal:

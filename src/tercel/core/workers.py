@@ -105,6 +105,7 @@ class Worker:
     def describe(self, info: WorkerInfo, now: float) -> None:
         """It has joined, and says what it is."""
         self.info, self.capacity, self.facts = info, info.capacity, Facts()
+        self.cached = {}  # it says anew what it has kept
         self.ends_at = None if info.time_left_s is None else now + max(0.0, info.time_left_s)
         self.stock = Stock(info.capacity, info.indices)
         for attempt, flight in self.flights.items():
@@ -196,6 +197,8 @@ class Worker:
         """How many more tasks it may be given if `ahead` of them may wait there for a slot."""
         if self.row.quarantined:
             ahead = 0
+        if needs.millicpus > self.capacity.millicpus or needs.mem_bytes > self.capacity.mem_bytes:
+            return 0  # it gives less than it has, and would return what is offered ahead
         room = (self.capacity.millicpus - self.used_millicpus) // needs.millicpus + ahead
         if needs.mem_bytes:
             room = min(room, (self.capacity.mem_bytes - self.used_mem_bytes) // needs.mem_bytes + ahead)

@@ -126,8 +126,7 @@ def check_facts(facts: Facts) -> None:
         and 0 <= facts.mem_free_bytes <= MAX_SIZE
         and 0 <= facts.disk_free_bytes <= MAX_SIZE
         and 0.0 <= facts.load <= MAX_CPUS * 1000
-        and len(facts.unhealthy) <= MAX_NOTE
-        and facts.unhealthy.isprintable()
+        and all(len(word) <= MAX_NOTE and word.isprintable() for word in (facts.unhealthy, facts.note))
     )
     if not possible:
         raise PeerError("measured what no machine has")

@@ -107,8 +107,6 @@ _PLACED: Json = {
         "maxProperties": placement.MAX_RESOURCES,
     },
     "requires": {"items": {"pattern": f"^{placement.TAG}$"}},
-    "where": {"pattern": _TEXT, "maxLength": placement.MAX_EXPRESSION_BYTES},
-    "rank": {"pattern": _TEXT, "maxLength": placement.MAX_EXPRESSION_BYTES},
 }
 _REVISED: Json = _SELECTED | {
     "cpus": {"minimum": 0.001, "maximum": commands.MAX_CPUS},

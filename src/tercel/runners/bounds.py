@@ -33,6 +33,9 @@ class Bounds:
         self._entered = False
         self._limits = NO_LIMITS
         self._enforced: frozenset[str] = frozenset()
+        self._held: frozenset[str] | None = None
+        self._marks_victims = False
+        self._file_size_most = 0
         self._holds_cpu = False
         self._cores = sorted(os.sched_getaffinity(0))
         self._score = -1
@@ -42,16 +45,21 @@ class Bounds:
         self.marks_children = False
         """Whether `before_start` and `after_start` have something to do."""
 
-    def apply(self, limits: Limits) -> None:
-        """Of the job whose attempts come next."""
+    def apply(self, limits: Limits, held: frozenset[str] | None = None) -> None:
+        """Of the job whose attempts come next. `held`: the controllers by which somebody else (an engine) does it."""
         self._limits = limits
-        if limits.mem_bytes or limits.pids:
+        self._held = held
+        own = limits if held is None else NO_LIMITS
+        if own.mem_bytes or own.pids:
             self._enter()
-        self._enforced = frozenset(self._enforce(limits)) if self._entered else frozenset()
-        if MEMORY in self._enforced and self._score < 0:
+        enforced = frozenset(self._enforce(own)) if self._entered else frozenset()
+        if MEMORY in enforced and self._score < 0:
             self._score = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
             self._own_score = os.pread(self._score, 16, 0).strip()
-        self.marks_children = MEMORY in self._enforced or bool(limits.disk_bytes)
+        self._marks_victims = MEMORY in enforced
+        self._file_size_most = own.disk_bytes
+        self.marks_children = self._marks_victims or bool(own.disk_bytes)
+        self._enforced = enforced if held is None else held
 
     def _enter(self) -> None:
         if not self._entered:
@@ -79,22 +87,23 @@ class Bounds:
         """For an attempt that begins, if it needs one."""
         if not self._limits.watched:
             return None
-        return Guard(self._limits, self._group, self._enforced, tree, directory, now).begin()
+        group = self._group if self._held is None else Group({})
+        return Guard(self._limits, group, self._enforced, tree, directory, now).begin()
 
     # -- around the start of a process ----------------------------------------------------------------------
 
     def before_start(self) -> None:
         """What is started next inherits it."""
-        if self._limits.disk_bytes:
+        if self._file_size_most:
             _, hard = self._file_size
-            resource.setrlimit(resource.RLIMIT_FSIZE, (_least(self._limits.disk_bytes, hard), hard))
-        if MEMORY in self._enforced:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (_least(self._file_size_most, hard), hard))
+        if self._marks_victims:
             os.pwrite(self._score, b"%d" % max(_VICTIM_SCORE, int(self._own_score)), 0)
 
     def after_start(self) -> None:
-        if self._limits.disk_bytes:
+        if self._file_size_most:
             resource.setrlimit(resource.RLIMIT_FSIZE, self._file_size)
-        if MEMORY in self._enforced:
+        if self._marks_victims:
             os.pwrite(self._score, self._own_score, 0)
 
     # -- cpu ------------------------------------------------------------------------------------------------
@@ -102,7 +111,12 @@ class Bounds:
     def hold_cpu(self, tree: Tree) -> None:
         """An attempt lasts: from now on it gets no more than it asked for."""
         millicpus = self._limits.millicpus
-        if millicpus and millicpus < 1000 * len(self._cores):
+        if not millicpus or millicpus >= 1000 * len(self._cores):
+            return
+        if self._held is not None:
+            if CPU not in self._held:
+                bind(tree, chosen_cores(self._cores, millicpus, self._lane))
+        else:
             self._enter()
             self._holds_cpu = hold_cpu(self._group, tree, millicpus, self._cores, self._lane)
 

@@ -53,8 +53,16 @@ def is_of_this_python(launch: Launch) -> bool:
     return launch.program.function.python in ("", PYTHON)
 
 
+def can_be_made(launch: Launch) -> bool:
+    """Here, as far as that can be told without trying."""
+    program = launch.program
+    return is_of_this_python(launch) and not (program.isolate or program.container)
+
+
 def refused(launch: Launch, node: str) -> Report:
     assert launch.program.function is not None
+    if is_of_this_python(launch):
+        return unable(launch, f"{node} runs functions neither in containers nor isolated: submit a command")
     other = launch.program.function.python
     return unable(launch, f"{node} runs Python {PYTHON}, the function was pickled under {other}")
 

@@ -19,11 +19,12 @@ from functools import partial
 import msgspec
 
 from tercel.core.model import End, Program, Report
+from tercel.runners.board import NOBODY
 from tercel.runners.call_ends import (
     Ending,
     Futility,
+    can_be_made,
     died,
-    is_of_this_python,
     refused,
     unable,
     unbegun,
@@ -81,14 +82,26 @@ class CallLane:
     # -- what the pool asks -------------------------------------------------------------------------------
 
     def launch(self, launches: list[Launch]) -> None:
-        refusals = [refused(launch, self._node) for launch in launches if not is_of_this_python(launch)]
+        refusals = [refused(launch, self._node) for launch in launches if not can_be_made(launch)]
         if refusals:
             self._loop.call_soon(self._on_ended, refusals)
-        self._waiting += filter(is_of_this_python, launches)
+        self._waiting += filter(can_be_made, launches)
         self._feed()
 
     def holds(self, attempt: int) -> bool:
         return attempt in self._given or any(launch.attempt == attempt for launch in self._waiting)
+
+    @property
+    def directory(self) -> bytes | None:
+        """With its sandbox in it, if it has one."""
+        return self._process.directory if self._process is not None else None
+
+    def running(self) -> int:
+        """The attempt that runs, or NOBODY."""
+        if self._process is None or self._process.gone:
+            return NOBODY
+        attempt, _, running = self._process.board.standing()
+        return attempt if running and attempt in self._given else NOBODY
 
     def withdraw(self, attempts: list[int]) -> None:
         self._drop(attempts, End.INTERRUPTED, "withdrawn before it began", 0.0)

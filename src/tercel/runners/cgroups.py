@@ -121,11 +121,12 @@ class Group:
         return _number(self._read(path, _OOM_FILES[version]), b"oom_kill")
 
     def denied_forks(self) -> int:
-        return _number(self._read(self._places[PIDS][1], "pids.events"), b"max")
+        _, path = self._places.get(PIDS, (1, ""))
+        return _number(self._read(path, "pids.events"), b"max")
 
     def memory_bytes(self) -> int:
         """What it holds that is not merely a copy of something on disk."""
-        version, path = self._places[MEMORY]
+        version, path = self._places.get(MEMORY, (1, ""))
         stat = self._read(path, "memory.stat")
         return sum(_number(stat, key) for key in _HELD_FILES[version])
 

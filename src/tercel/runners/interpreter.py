@@ -249,7 +249,7 @@ def _resident_bytes() -> int:
 def main() -> None:
     trees.die_with_parent()
     channel, board, parent, *rest = sys.argv[1:]
-    config, limits, path = rest[:8], rest[8], rest[9:]
+    config, limits, path = rest[:9], rest[9], rest[10:]
     if os.getppid() != int(parent):
         return  # it died before we could ask to be told
     os.set_inheritable(int(channel), False)

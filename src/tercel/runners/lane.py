@@ -27,9 +27,11 @@ from tercel.core.commands import plain_argv
 from tercel.core.errors import UsageError
 from tercel.core.model import End, Program, Report
 from tercel.runners import cgroups, trees
+from tercel.runners.board import NOBODY
 from tercel.runners.cgroups import Group, Places
 from tercel.runners.channel import Channel, Message
 from tercel.runners.contract import Launch, Listener
+from tercel.runners.engines import Containers
 from tercel.runners.guard import out_of_memory
 from tercel.runners.points import Points
 from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
@@ -38,6 +40,8 @@ _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from tercel.runners.spawn
 _OWN_VARIABLES = "TERCEL_"
 """Variables of the worker that begin so (its token is one) are not for tasks."""
 _STRAYS_PATIENCE_S = 5.0
+CONTAINERS = "containers"
+"""A file that is there while some may be: those of a worker that was killed are removed at the next start."""
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
 """How many this process might open when it began. A manager in it raises its own limit; tasks keep this one, for some
 programs slow down or break at a high one.
@@ -72,6 +76,8 @@ class Directories(msgspec.Struct, frozen=True):
     """The lane's."""
     groups: Places = {}
     """Control groups for it, made when they are needed."""
+    container_args: str = ""
+    """For the container engine, one per line."""
 
 
 class _Live:
@@ -112,6 +118,7 @@ class Lane:
         self._program: Program | None = None
         """Of the last setup: launches of the same job need no other."""
         self._env: dict[str, str] = {}
+        self._uses_containers = False
         self._points: Points | None = None
         """Of the same program, if it is a template and a task has been launched."""
         self._loop = asyncio.get_running_loop()
@@ -134,6 +141,9 @@ class Lane:
             if launch.program is not self._program or launch.job != self._job or launch.env != self._env:
                 self._job, self._program, self._points = launch.job, launch.program, None
                 self._env = launch.env
+                if launch.program.container and not self._uses_containers:
+                    self._uses_containers = True
+                    (self._directories.outputs.parent / CONTAINERS).touch()
                 messages.append(_setup(launch))
             if launch.program.template:
                 messages += self._filled(launch)
@@ -159,6 +169,15 @@ class Lane:
 
     def holds(self, attempt: int) -> bool:
         return attempt in self._live
+
+    @property
+    def directory(self) -> bytes | None:
+        """With its sandbox in it."""
+        return os.fsencode(self._directories.lane)
+
+    def running(self) -> int:
+        """The attempt that was announced and has not ended, or NOBODY."""
+        return next((attempt for attempt, live in self._live.items() if live.pid), NOBODY)
 
     def kill(self, attempts: list[int]) -> None:
         self._send([("kill", attempts)])
@@ -233,6 +252,8 @@ class Lane:
             if self._process.wait() != 0:
                 marker = b"TERCEL_SANDBOX=" + os.fsencode(self._directories.lane) + b"/"
                 trees.kill_strays(marker, sessions, _STRAYS_PATIENCE_S)
+                if self._uses_containers:
+                    containers_of(self._directories, self._node).remove_left(whole_worker=False)
             group = Group(self._directories.groups)
             self._out_of_memory = group.oom_kills() > 0
             group.close()
@@ -294,6 +315,8 @@ def _setup(launch: Launch) -> Message:
         (limits.mem_bytes, limits.millicpus, limits.pids, limits.disk_bytes),
         launch.env,
         warning(program.warn_signal),
+        program.isolate,
+        program.container,
     )
 
 
@@ -316,11 +339,18 @@ def limit_files(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _FILES)
 
 
+def containers_of(directories: Directories, node: str) -> Containers:
+    """As its spawner has them."""
+    environment = {os.fsencode(name): os.fsencode(value) for name, value in own_environment().items()}
+    return Containers(node, os.fsencode(directories.lane), directories.container_args, environment)
+
+
 def config_words(directories: Directories, node: str) -> list[str]:
     """What Config is made of, on both sides."""
     places = [str(directories.lane), str(directories.trash), str(directories.outputs)]
     sizes = [str(INLINE_OUTPUT_BYTES), str(SEGMENT_BYTES)]
-    return [*places, node, *sizes, str(directories.number), cgroups.as_text(directories.groups)]
+    groups = cgroups.as_text(directories.groups)
+    return [*places, node, *sizes, str(directories.number), groups, directories.container_args]
 
 
 def _start_spawner(fd: int, directories: Directories, node: str) -> "subprocess.Popen[bytes]":

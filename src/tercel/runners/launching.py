@@ -3,9 +3,10 @@
 import errno
 import os
 
-from tercel.runners import programs, trees
+from tercel.runners import commands, programs, trees
 from tercel.runners.bounds import Bounds
 from tercel.runners.cgroups import Group
+from tercel.runners.isolation import Isolation
 from tercel.runners.pipes import Pipes
 from tercel.runners.posix_spawn import Starter, Strings
 from tercel.runners.reports import Config, Reports
@@ -40,9 +41,14 @@ class Launcher:
             return False
         if program.cwd and not self._enter(run, program.cwd):
             return False
+        if program.isolation is not None and (why := program.isolation.refusal()):
+            self._reports.add(run, "refused", 0, why)
+            return False
         if program is not self._program:
             self._program = program
-            self.bounds.apply(program.limits)
+            self.bounds.apply(
+                program.limits, program.isolation.holds if program.isolation is not None else None
+            )
         try:
             command = program.command(launch.task, launch.argv, launch.line)
             environment = program.environment(launch.task, launch.attempt, sandbox.path, launch.point)
@@ -52,7 +58,7 @@ class Launcher:
         try:
             run.pid = self._execute(run, command, environment)
         except OSError as error:
-            self._reports.add_not_started(run, *programs.why_not_started(error, command))
+            self._reports.add_not_started(run, *commands.why_not_started(error, command))
             return False
         return True
 
@@ -60,23 +66,31 @@ class Launcher:
         try:
             os.chdir(cwd)
         except OSError as error:
-            end = "refused" if error.errno in programs.NOT_A_DIRECTORY else "interrupted"
+            end = "refused" if error.errno in commands.NOT_A_DIRECTORY else "interrupted"
             where = f"directory {cwd.decode(errors='replace')} on {self._config.node}"
             self._reports.add(run, end, 0, f"cannot enter {where}: {os.strerror(error.errno or 0)}")
             return False
         return True
 
-    def _execute(self, run: Run, command: programs.Command, environment: Strings) -> int:
+    def _execute(self, run: Run, command: commands.Command, environment: Strings) -> int:
         if not self._pipes.readers:
             self._pipes.open()
         program = run.launch.program
-        if not command.path:
+        if program.isolation is not None:
+            command = self._inside(run, command, program.isolation)
+        elif not command.path:
             program.look_up(command)
         if program.limits.watched:
             return self._execute_guarded(run, command, environment)
         return self._spawn(program, command, environment)
 
-    def _execute_guarded(self, run: Run, command: programs.Command, environment: Strings) -> int:
+    def _inside(self, run: Run, command: commands.Command, isolation: Isolation) -> commands.Command:
+        program = run.launch.program
+        if isolation.looks_up:
+            program.look_up(command)
+        return isolation.command(command, self._sandbox.path, program.cwd, run.launch.attempt)
+
+    def _execute_guarded(self, run: Run, command: commands.Command, environment: Strings) -> int:
         bounds = self.bounds
         run.guard = bounds.guard(own_tree, self._sandbox.path, run.begun)
         run.set_due()
@@ -86,7 +100,7 @@ class Launcher:
         finally:
             bounds.after_start()
 
-    def _spawn(self, program: programs.Program, command: programs.Command, environment: Strings) -> int:
+    def _spawn(self, program: programs.Program, command: commands.Command, environment: Strings) -> int:
         out, err = self._pipes.writers
         try:
             return self._starter.start(command.path, command.arguments, environment, out, err)

@@ -5,6 +5,7 @@ Commands are run by spawners, calls of Python functions by interpreters. A lane 
     <dir>/sandboxes/<pid>.<n>/    what the n-th of them in this process works in
     <dir>/outputs/<attempt>.out   large outputs and values; they stay until forgotten, over restarts
     <dir>/trash/                  what is to be removed when there is time
+    <dir>/cgroups, containers     whether there are control groups and containers, for the next process to remove
 
 What an earlier process left behind (killed together with its spawners, say) is ended and removed at the start.
 """
@@ -13,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shlex
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,8 +23,9 @@ from tercel.core.model import End, Output, Report
 from tercel.runners import outputs, trees
 from tercel.runners.call_lane import CallLane
 from tercel.runners.contract import Launch, Listener
+from tercel.runners.diskfloor import DiskFloor
 from tercel.runners.hierarchies import Hierarchies
-from tercel.runners.lane import Directories, Lane, interrupted
+from tercel.runners.lane import CONTAINERS, Directories, Lane, containers_of, interrupted
 from tercel.runners.sandbox import Sweeper
 
 log = logging.getLogger("tercel.runners")
@@ -37,11 +40,12 @@ _STRAYS_PATIENCE_S = 5.0
 class SpawnerPool:
     """See Runner for what its methods do."""
 
-    def __init__(self, dir: Path, node: str, *, cgroups: bool = True) -> None:
-        """Without `cgroups`, limits are kept by watching alone."""
+    def __init__(self, dir: Path, node: str, *, cgroups: bool = True, container_args: str = "") -> None:
+        """Without `cgroups`, limits are kept by watching alone. `container_args` as a shell would take them."""
         self._dir = dir.resolve()  # one spelling: leftovers are told by it
         self._hierarchies = Hierarchies(self._dir, use=cgroups)
         self._node = node
+        self._container_args = "\n".join(shlex.split(container_args))
         self._outputs = os.fsencode(self._dir / "outputs")
         self._lanes: dict[tuple[int, bool], Lane | CallLane] = {}
         """By number and by whether it makes calls: what a lane started for one kind stays warm beside the other's."""
@@ -52,6 +56,7 @@ class SpawnerPool:
         """Attempts that have files in `outputs`."""
         self._interrupted: list[Report] = []
         self._sweeping: asyncio.Future[None] | None = None
+        self._keeping: asyncio.Future[None] | None = None
         self._stopping = False
         self._all_gone = asyncio.Event()
 
@@ -64,6 +69,8 @@ class SpawnerPool:
             path.chmod(0o700)
         sweeper = await asyncio.to_thread(self._clear_leftovers)
         self._sweeping = self._loop.run_in_executor(None, self._sweep, sweeper)
+        floor = DiskFloor(self._dir, self._node, lambda: self._present)
+        self._keeping = asyncio.create_task(floor.keep())
 
     # -- launching ----------------------------------------------------------------------------------------
 
@@ -101,7 +108,7 @@ class SpawnerPool:
         self._spawners += 1
         groups = self._hierarchies.places(name)
         sandboxes, trash, outputs = (self._dir / name for name in ("sandboxes", "trash", "outputs"))
-        return Directories(sandboxes / name, trash, outputs, number, groups)
+        return Directories(sandboxes / name, trash, outputs, number, groups, self._container_args)
 
     def kill(self, attempts: list[int]) -> None:
         for lane in self._present:
@@ -183,6 +190,9 @@ class SpawnerPool:
         self._hierarchies.open()
         sandboxes = os.fsencode(self._dir / "sandboxes")
         trees.kill_strays(b"TERCEL_SANDBOX=" + sandboxes + b"/", frozenset(), _STRAYS_PATIENCE_S)
+        if (self._dir / CONTAINERS).exists():
+            containers_of(self._new_directories(0), self._node).remove_left(whole_worker=True)
+            (self._dir / CONTAINERS).unlink()
         sweeper = Sweeper(os.fsencode(self._dir / "trash"), b"%d.old" % os.getpid())
         for path in (self._dir / "trash").iterdir():
             sweeper.add(os.fsencode(path.name))
@@ -201,6 +211,8 @@ class SpawnerPool:
 
     async def stop(self) -> None:
         self._stopping = True
+        if self._keeping is not None:
+            self._keeping.cancel()
         for lane in self._present:
             lane.leave()
         if not await self._are_gone():
@@ -213,6 +225,7 @@ class SpawnerPool:
         if self._sweeping is not None:
             await self._sweeping
         await asyncio.to_thread(self._hierarchies.close)
+        (self._dir / CONTAINERS).unlink(missing_ok=True)
 
     async def _are_gone(self) -> bool:
         if not self._present:

@@ -1,59 +1,15 @@
 """A job's program, made ready once for all its attempts in a lane: arguments, environment, limits."""
 
-# ruff: noqa: PTH113
-# (A spawner imports this, and pathlib would double its start-up time.)
-
-import errno
 import os
 
+from tercel.runners.commands import SHELL, Command, find_executable
+from tercel.runners.engines import Containers, for_engine
 from tercel.runners.guard import Limits
+from tercel.runners.isolation import Bubblewrap, Isolation
 from tercel.runners.posix_spawn import Strings
 
-SHELL = b"/bin/sh"
 _NUMBERED = (b"TERCEL_TASK_ID", b"SLURM_ARRAY_TASK_ID", b"TERCEL_ATTEMPT")
 """Variables that change with each attempt."""
-_NOT_FOUND = frozenset({errno.ENOENT, errno.ENOTDIR})
-_NOT_RUNNABLE = frozenset(
-    {
-        errno.EACCES,
-        errno.EPERM,
-        errno.ENOEXEC,
-        errno.E2BIG,
-        errno.EISDIR,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-        errno.ETXTBSY,
-        errno.ELIBBAD,
-        errno.EINVAL,
-    }
-)
-NOT_A_DIRECTORY = frozenset(
-    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
-)
-"""Errors of entering a directory that another try here will meet again."""
-
-
-class Command:
-    """What one attempt executes."""
-
-    __slots__ = ("arguments", "path", "words")
-
-    def __init__(self, words: list[bytes]) -> None:
-        """Raises ValueError for words that cannot be handed to a process."""
-        self.words = words
-        self.arguments = Strings(words)
-        self.path = b""
-        """Where its executable is, once looked up."""
-
-    @property
-    def name(self) -> str:
-        return self.words[0].decode(errors="replace")
-
-    def by_shell(self) -> "Command":
-        """For a script without #!: shells run such a thing themselves, and so do we."""
-        command = Command([SHELL, self.path, *self.words[1:]])
-        command.path = SHELL
-        return command
 
 
 class Program:
@@ -61,7 +17,7 @@ class Program:
 
     def __init__(
         self,
-        base_env: dict[bytes, bytes],
+        containers: Containers,
         job: int,
         argv: list[str] | None,
         line: str,
@@ -74,6 +30,8 @@ class Program:
         limits: tuple[int, int, int, int],
         lane_env: dict[str, str],
         warning: tuple[int, float],
+        isolate: str,
+        container: str,
     ) -> None:
         """`lane_env`: variables that the lane has for it. `warning`: a signal, and how long before the time limit."""
         self.job = job
@@ -89,7 +47,14 @@ class Program:
         self._common: Command | None = None
         """The same for all tasks, unless they have lines or arguments of their own."""
         own = {name.encode(): value.encode() for name, value in (*env.items(), *lane_env.items())}
-        variables = base_env | own
+        base_env = containers.environment
+        variables = base_env | (for_engine(own) if container else own)
+        self.isolation: Isolation | None = None
+        """What its attempts run inside of, if anything."""
+        if container:
+            self.isolation = containers.of(container, own, self.limits)
+        elif isolate:
+            self.isolation = Bubblewrap(containers.node, containers.lane, variables)
         variables[b"TERCEL_JOB_ID"] = variables[b"SLURM_ARRAY_JOB_ID"] = b"%d" % job
         self._search = variables.get(b"PATH", os.defpath.encode())
         for name in (*_NUMBERED, b"TERCEL_SANDBOX", b"TERCEL_POINT"):
@@ -146,26 +111,3 @@ class Program:
             return False
         self.look_up(command)
         return True
-
-
-def find_executable(name: bytes, search: bytes) -> bytes:
-    seen = False
-    for directory in search.split(b":"):
-        path = (directory or b".") + b"/" + name
-        if os.path.isfile(path):
-            if os.access(path, os.X_OK):
-                return path
-            seen = True
-    raise OSError(errno.EACCES if seen else errno.ENOENT, "")
-
-
-def why_not_started(error: OSError, command: Command) -> tuple[int, str]:
-    """The exit code a shell would give, or 0 if it is this node's doing and not the command's; and the reason."""
-    if error.errno in _NOT_FOUND:
-        if command.path and os.path.isfile(command.path):
-            return 126, f"{command.name}: its interpreter (after #!) or loader is not there"
-        return 127, f"{command.name}: not found"
-    reason = os.strerror(error.errno or 0)
-    if error.errno in _NOT_RUNNABLE:
-        return 126, f"{command.name}: {reason}"
-    return 0, f"cannot start a process: {reason}"

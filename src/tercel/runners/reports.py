@@ -8,6 +8,7 @@ from collections.abc import Iterator, Set
 from tercel.runners import cgroups, outputs
 from tercel.runners.channel import Message
 from tercel.runners.guard import Guard
+from tercel.runners.isolation import Conclusion
 from tercel.runners.run import NEVER, Run
 
 WAIT_S = 0.016
@@ -19,7 +20,17 @@ MOST = 24
 class Config:
     """What the pool tells a spawner on its command line."""
 
-    __slots__ = ("groups", "inline_bytes", "lane", "node", "number", "outputs", "segment_bytes", "trash")
+    __slots__ = (
+        "container_args",
+        "groups",
+        "inline_bytes",
+        "lane",
+        "node",
+        "number",
+        "outputs",
+        "segment_bytes",
+        "trash",
+    )
 
     def __init__(
         self,
@@ -31,6 +42,7 @@ class Config:
         segment_bytes: str,
         number: str,
         groups: str,
+        container_args: str,
     ) -> None:
         self.lane = os.fsencode(lane)
         """The lane's own directory; its sandbox is in it."""
@@ -42,6 +54,8 @@ class Config:
         self.number = int(number)
         """The lane's."""
         self.groups = cgroups.from_text(groups)
+        self.container_args = container_args
+        """For the container engine, one per line."""
 
 
 class Reports:
@@ -85,6 +99,9 @@ class Reports:
 
     def add_ended(self, run: Run, stuck: Set[int]) -> None:
         """Those in `stuck` could not be killed."""
+        if run.conclusion is not None and not run.ending:
+            self._conclude(run, run.conclusion)
+            return
         if run.guard is not None:
             self._judge(run, run.guard)
         if run.status == 0 and not (run.left or stuck or run.ending):
@@ -101,6 +118,12 @@ class Reports:
         if stuck:
             notes.append(f"processes that cannot be killed on {self._config.node}: {sorted(stuck)}")
         self.add(run, run.ending or end, code, "; ".join(notes))
+
+    def _conclude(self, run: Run, conclusion: Conclusion) -> None:
+        if run.guard is not None:
+            run.max_rss_kib = max(run.max_rss_kib, run.guard.peak_bytes // 1024)
+        run.excess = conclusion.excess
+        self.add(run, conclusion.end, conclusion.code, conclusion.note)
 
     def _judge(self, run: Run, guard: Guard) -> None:
         """Whether it ended by itself because it took too much."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tercel.runners.capture import Capture
 from tercel.runners.guard import Excess, Guard
+from tercel.runners.isolation import Conclusion
 from tercel.runners.outputs import STREAMS
 from tercel.runners.programs import Program
 
@@ -14,6 +15,7 @@ ANNOUNCE_S = 0.1
 TAIL_S = 0.05
 """Live output is gathered so long before it is sent."""
 READ_BYTES = 64 * 1024
+WORDS_BYTES = 2048
 
 NEVER = float("inf")
 
@@ -57,6 +59,8 @@ class Run:
     """If its job has limits that must be watched."""
     excess: Excess | None = None
     """What it took too much of, if that is why it ended."""
+    conclusion: Conclusion | None = None
+    """If it ran inside of something that knows better how it ended."""
     kill_at = NEVER
     warn_at = NEVER
     captures: tuple[Capture, Capture] | None = None
@@ -93,6 +97,14 @@ class Run:
             limit_bytes = self.launch.program.output_limit_bytes
             self.captures = (Capture(limit_bytes, directory), Capture(limit_bytes, directory))
         return self.captures[stream]
+
+    def last_words(self) -> str:
+        """The end of what it wrote on stderr."""
+        if self.captures is None:
+            return ""
+        err = self.captures[1]
+        begin = max(err.begin, err.total - WORDS_BYTES)
+        return err.read(begin, WORDS_BYTES).decode(errors="replace")
 
     def close(self) -> None:
         if self.captures is not None:

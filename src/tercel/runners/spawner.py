@@ -23,7 +23,9 @@ from collections.abc import Callable
 
 from tercel.runners import programs, trees
 from tercel.runners.channel import Channel, Message
+from tercel.runners.engines import Containers
 from tercel.runners.guard import Excess, Guard
+from tercel.runners.isolation import Isolation
 from tercel.runners.launching import Launcher, own_tree
 from tercel.runners.pipes import Pipes
 from tercel.runners.posix_spawn import Starter
@@ -56,7 +58,8 @@ class Spawner:
         self._run: Run | None = None
         self._stuck: set[int] = set()
         self._program: programs.Program | None = None
-        self._base_env = os.environb | {b"TERCEL_NODE": config.node.encode()}
+        environment = dict(os.environb) | {b"TERCEL_NODE": config.node.encode()}
+        self._containers = Containers(config.node, config.lane, config.container_args, environment)
         self._on: dict[object, Callable[..., None]] = {
             "setup": self._on_setup,
             "start": self._on_start,
@@ -107,7 +110,7 @@ class Spawner:
     # -- the worker's messages ----------------------------------------------------------------------------
 
     def _on_setup(self, *fields: object) -> None:
-        self._program = programs.Program(self._base_env, *fields)  # type: ignore[arg-type]
+        self._program = programs.Program(self._containers, *fields)  # type: ignore[arg-type]
 
     def _on_start(self, task: int, attempt: int, argv: list[str] | None, line: str, point: str = "") -> None:
         assert self._program is not None
@@ -267,8 +270,9 @@ class Spawner:
         grace_s = run.launch.program.kill_grace_s
         run.kill_at = time.monotonic() + grace_s
         run.set_due()
+        isolation = run.launch.program.isolation
         if grace_s > 0:
-            trees.terminate_descendants()
+            isolation.terminate(run.pid) if isolation is not None else trees.terminate_descendants()
 
     def _look(self, run: Run, guard: Guard) -> None:
         if (excess := guard.look()) is not None:
@@ -291,6 +295,8 @@ class Spawner:
     def _finish(self, run: Run) -> None:
         """The attempt is over: end what is left of it, take what is in the pipes, report."""
         stuck: set[int] = set()
+        if run.launch.program.isolation is not None:
+            self._conclude(run, run.launch.program.isolation)
         if run.children_left:
             stuck_before = set(self._stuck)
             run.left = trees.kill_descendants(run.reap, self._stuck, KILL_PATIENCE_S)
@@ -304,6 +310,16 @@ class Spawner:
                     break
                 self._send(pieces)
         self._reports.add_ended(run, stuck)
+
+    def _conclude(self, run: Run, isolation: Isolation) -> None:
+        """What runs inside of something may end in ways that only that knows."""
+        self._drain(run)
+        code = os.waitstatus_to_exitcode(run.status) if run.status is not None else 0
+        said = run.last_words() if code else ""
+        run.conclusion = isolation.conclude(code, bool(run.ending), said)
+        stop_at = time.monotonic() + LEAVE_S
+        while run.reap() and time.monotonic() < stop_at:  # helpers of an engine end by themselves
+            time.sleep(0.01)
 
     def _read(self, run: Run, pipe: int) -> None:
         run.take(self._pipes.readers.index(pipe), os.read(pipe, READ_BYTES), self._config.lane)

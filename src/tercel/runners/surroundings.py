@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import TextIO
 
-from tercel.runners import programs
+from tercel.runners import commands
 from tercel.runners.calls import Job
 from tercel.runners.capture import Written
 from tercel.runners.outputs import STREAMS, OutputRow, path_of, settle
@@ -97,7 +97,7 @@ class Surroundings:
         try:
             os.chdir(cwd)
         except OSError as error:
-            end = "refused" if error.errno in programs.NOT_A_DIRECTORY else "interrupted"
+            end = "refused" if error.errno in commands.NOT_A_DIRECTORY else "interrupted"
             where = f"directory {cwd.decode(errors='replace')} on {self._config.node}"
             raise Misplaced(end, f"cannot enter {where}: {os.strerror(error.errno or 0)}") from error
 

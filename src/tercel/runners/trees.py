@@ -209,6 +209,14 @@ def _stat(pid: int) -> tuple[str, int, int] | None:
     return fields[0].decode(), int(fields[1]), int(fields[3])
 
 
+def name_of(pid: int) -> bytes:
+    """Of its program, as the kernel has it; empty if there is no such process."""
+    try:
+        return _read(f"/proc/{pid}/comm").rstrip()
+    except OSError:
+        return b""
+
+
 def _read(path: str) -> bytes:
     with open(path, "rb", buffering=0) as file:
         return file.read()

@@ -11,6 +11,7 @@ _MILLICPUS = 500
 _MEM_PART = 32
 _DISK_PART = 64
 _LOAD = 0.5
+_WORDS_MOST = 500
 
 
 class Telling:
@@ -41,10 +42,15 @@ class Telling:
             self.facts, self._told_at = new, now
 
     def unhealthy(self, why: str) -> None:
-        self.facts = msgspec.structs.replace(self.facts, unhealthy=why)
+        self.facts = msgspec.structs.replace(self.facts, unhealthy=_words(why))
 
     def note(self, note: str) -> None:
-        self.facts = msgspec.structs.replace(self.facts, note=note)
+        self.facts = msgspec.structs.replace(self.facts, note=_words(note))
+
+
+def _words(text: str) -> str:
+    """As a manager accepts them: a path in them may contain anything."""
+    return "".join(c if c.isprintable() else "?" for c in text)[:_WORDS_MOST]
 
 
 def _rounded(value: int, step: int) -> int:

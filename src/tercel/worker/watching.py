@@ -1,7 +1,7 @@
 """Watching the node while the worker runs: what is given to tasks, what is told of it, whether it is fit for any.
 
     every LOOK_EVERY_S    measure -> pressure (what is given), facts (what is told), health (fit or not)
-    every CHECK_EVERY_S   the owner's health check, and whether the worker's directory can be written
+    every CHECK_EVERY_S   the owner's health check, and whether the worker's directory can be written; sooner while not
 
 Before the worker joins it has done both once.
 """
@@ -23,6 +23,8 @@ log = logging.getLogger("tercel.worker")
 
 LOOK_EVERY_S = 2.0
 CHECK_EVERY_S = 60.0
+RECHECK_S = 10.0
+"""While the last one failed: nobody works here meanwhile."""
 
 
 class Senses(Protocol):
@@ -68,6 +70,7 @@ class Watch:
         self._telling = Telling()
         self._measured_ill = ""
         self._checked_ill = ""
+        self._told_ill = ""
         self.capacity: Needs | None = None
         """What is given to tasks; None: not measured yet."""
 
@@ -93,7 +96,7 @@ class Watch:
 
     async def _check_on(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_EVERY_S)
+            await asyncio.sleep(RECHECK_S if self._checked_ill else CHECK_EVERY_S)
             self._checked_ill = await self._senses.check()
             self._judge()
 
@@ -115,8 +118,9 @@ class Watch:
     def _judge(self) -> bool:
         """Returns whether it changed, and was told."""
         why = self._checked_ill or self._measured_ill
-        if why == self.facts.unhealthy:
+        if why == self._told_ill:
             return False
+        self._told_ill = why
         self._telling.unhealthy(why)
         if why:
             log.warning("Taking no tasks: %s.", why)

@@ -26,7 +26,8 @@ class Mistake(Exception):
 
 def without_field(error: UsageError) -> str:
     """A complaint whose place is told otherwise: `mem 'x' is not a size` -> `'x' is not a size`."""
-    return str(error).removeprefix(f"{error.field} ").removeprefix(f"{error.field}: ")
+    text = str(error).removeprefix("--")  # what is wrong in an expression is told as of the option
+    return text.removeprefix(f"{error.field} ").removeprefix(f"{error.field}: ")
 
 
 class Kind(Protocol):

@@ -51,7 +51,7 @@ def _check_image(text: str) -> None:
         raise UsageError("the name of an image is needed")
 
 
-_TAGS = AnyOf((Text(rf"|\s*{TAG}(\s*,\s*{TAG})*\s*", split_tags), ListOf(Text(TAG, _check_tag))))
+_TAGS = AnyOf((Text(rf"\s*|\s*{TAG}(\s*,\s*{TAG})*\s*", split_tags), ListOf(Text(TAG, _check_tag))))
 
 PLACING = (
     Key(
@@ -169,7 +169,7 @@ CLEARING = (
     ),
     Key(
         "cleanup",
-        Text(r"[\s\S]*\S[\s\S]*"),
+        Text(r"|[\s\S]*\S[\s\S]*"),
         "Run by the worker after each task, before it takes another; the task has ended by then.",
         "cleanup",
         flags=("--cleanup",),

@@ -117,11 +117,11 @@ def _gpus(words: Words, option: Option, source: LineSource) -> str:
     """2, a100:2, gpu:2, gpu:a100:2. Returns what is ignored: the model, and what are no GPUs."""
     *names, count = (option.value or "").split(":")
     if option.flag == "--gres":
-        if (names[:1] or [count]) != ["gpu"]:
+        if not count.isdigit():  # gpu:a100 is one of them
+            names, count = [*names, count], "1"
+        if names[:1] != ["gpu"]:
             return str(option)
-        names, count = (names[1:], count) if names else ([], "1")
-    if names and not count.isdigit():  # gpu:a100 is one of them
-        names, count = [*names, count], "1"
+        del names[0]
     if not _take(words, Option("--gpus", count), source):
         return str(option)
     return f"{option.flag}: the model {':'.join(names)}" if names else ""
