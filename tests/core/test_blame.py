@@ -86,9 +86,7 @@ def test_chance_is_never_less_than_the_truth(rates: list[float], data: st.DataOb
 @given(st.integers(1, 40), st.floats(0.001, 0.5), st.data())
 def test_chance_is_not_far_from_the_truth(tries: int, rate: float, data: st.DataObject) -> None:
     faults = data.draw(st.integers(0, tries))
-    exact = sum(
-        math.comb(tries, n) * rate**n * (1 - rate) ** (tries - n) for n in range(faults, tries + 1)
-    )
+    exact = sum(math.comb(tries, n) * rate**n * (1 - rate) ** (tries - n) for n in range(faults, tries + 1))
     assert chance(faults, [(tries, rate)]) <= max(exact * 40, 1e-300)
 
 
@@ -122,7 +120,9 @@ def test_workers_in_order_are_hardly_ever_accused_whatever_the_jobs() -> None:
     rng = random.Random(4)
     accused = 0
     for _ in range(RUNS):
-        rates = [rng.choice([0.0, 0.01, 0.05, 0.2, 0.5, 0.9, 1.0, rng.random()]) for _ in range(rng.randint(1, 3))]
+        rates = [
+            rng.choice([0.0, 0.01, 0.05, 0.2, 0.5, 0.9, 1.0, rng.random()]) for _ in range(rng.randint(1, 3))
+        ]
         jobs = [(job_of(rng.randint(3, 60), id), rate) for id, rate in enumerate(rates, 1)]
         accused += any(ends(rng, rng.randint(2, 8), jobs, longest=rng.choice([1, 1, 5])))
     assert accused <= RUNS * blame.UNLIKELY
