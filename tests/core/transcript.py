@@ -10,8 +10,9 @@
 Attempts are named by their task and a letter: 1.0a is the first attempt of task 0 of job 1, 1.0b the second. After
 each event a round is played, its changes are committed, and the invariants are checked.
 
-    > worker w1 joins cpus=2 [mem=4] [pid=2] [holding 1.0a running, 1.1a waiting, 1.2a ended]
-    > w1 starts 1.0a · w1 returns 1.0a · w1 loses its link · w1 says bye · w1 gives cpus=1 · w1 is draining
+    > worker w1 joins cpus=2 [mem=4] [pid=2] [tags=a,b] [gpus=2] [time=60] [holding 1.0a running, 1.1a waiting, 1.2a ended]
+    > w1 starts 1.0a · w1 returns 1.0a · w1 loses its link · w1 says bye · w1 gives cpus=1
+    > w1 is draining | cleaning | available · w1 is unhealthy: why · w1 is well
     > w1 reports 1.0a exit 0 | exit 1 | signal 9 | timeout | refused: why | interrupted | cancelled   [after 2s]
     > w1 reports 1.0a exceeded memory 3 | exceeded disk 9
     > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0], and all that `wording.spec_of` reads
@@ -67,8 +68,8 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import End, Lease, Report
-from tercel.core.presence import Held, WorkerInfo, WorkerState
+from tercel.core.model import End, Lease, Needs, Report
+from tercel.core.presence import Facts, Held, WorkerState
 from tercel.core.selectors import parse_selector
 from tercel.core.states import TaskState
 from tercel.stores.contract import needed_by
@@ -76,6 +77,7 @@ from tercel.stores.memory import MemoryStore
 
 from .wording import (
     edges_of,
+    info_of,
     kept_of,
     needs_of,
     options_of,
@@ -140,9 +142,18 @@ class Stage:
                 self.machine.on_bye(name, self.now)
             case [name, "gives", *options]:
                 self.machine.on_presence(name, WorkerState.AVAILABLE, needs_of(options_of(options)), self.now)
-            case [name, "is", "draining"]:
-                capacity = self.machine.workers[name].capacity
-                self.machine.on_presence(name, WorkerState.DRAINING, capacity, self.now)
+            case [name, "is", "draining" | "cleaning" | "busy" | "available" as state]:
+                capacity = self.machine.workers[name].info.capacity
+                if state == "cleaning":
+                    capacity = Needs(0, 0)
+                self.machine.on_presence(name, WorkerState(state), capacity, self.now)
+            case [name, "is", "unhealthy:", *why]:
+                worker = self.machine.workers[name]
+                facts = Facts(unhealthy=" ".join(why))
+                self.machine.on_presence(name, worker.reported_state, worker.capacity, self.now, facts)
+            case [name, "is", "well"]:
+                worker = self.machine.workers[name]
+                self.machine.on_presence(name, worker.reported_state, worker.capacity, self.now, Facts())
             case ["drain", name]:
                 self.machine.on_drain(name, self.now)
             case ["cancel", selector]:
@@ -237,8 +248,7 @@ class Stage:
                 job, task = task_of(attempt)
                 number = self._attempts[attempt]
                 held.append(Held(job, task, number, started=how != "waiting", ended=how == "ended"))
-        tags = tuple(options["tags"].split(",")) if "tags" in options else ()
-        info = WorkerInfo(node=name, capacity=needs_of(options), tags=tags, site=options.get("site", ""))
+        info = info_of(name, options)
         self.machine.on_hello(name, f"pid {options.get('pid', '1')}", info, held, self.now)
 
     def _report(self, name: str, attempt: str, rest: list[str]) -> None:

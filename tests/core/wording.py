@@ -3,6 +3,7 @@
 submit 2 tasks=0-3%2 cpus=1 mem=0 priority=1000 owner=bob queue=lab flow=1 hold=yes
          after=ok:1,any:1.0-3,notok:1,each:1,each-any:1,each-notok:1      of which all are needed
          edges=1>0,2>0,3>7.0-4                                        task 1 needs task 0, 3 needs tasks of job 7
+         requires=a,b where=worker.mem>=4 rank=worker.cpus gpus=1 limit=60s
          growth=1.5 on_failure=run|stop max_fails=1 retries=2 backoff=10s retry_on=75:5:30s,9:0:0s
 """
 
@@ -12,15 +13,31 @@ from tercel.core.changes import Edge
 from tercel.core.commands import parse_array
 from tercel.core.intervals import Range
 from tercel.core.model import After, AfterKind, JobRow, JobSpec, Needs, OnFailure, QueueRow, RetryRule
-from tercel.core.presence import Reservation, WorkerRow
+from tercel.core.presence import Gpu, Reservation, WorkerInfo, WorkerRow
 
 
 def options_of(words: list[str]) -> dict[str, str]:
-    return dict(word.split("=") for word in words)
+    return {name: text for name, _, text in (word.partition("=") for word in words)}
 
 
 def needs_of(options: dict[str, str]) -> Needs:
     return Needs(round(float(options.get("cpus", "1")) * 1000), int(options.get("mem", "0")))
+
+
+def info_of(name: str, options: dict[str, str]) -> WorkerInfo:
+    gpus = tuple(map(str, range(int(options.get("gpus", "0")))))
+    capacity = needs_of(options)
+    if gpus:
+        capacity = msgspec.structs.replace(capacity, resources=(("gpus", len(gpus) * 1000),))
+    return WorkerInfo(
+        node=name,
+        capacity=capacity,
+        site=options.get("site", ""),
+        tags=tuple(_parts(options, "tags")),
+        gpus=tuple(Gpu(id, "T4", int(options.get("gpu_mem", "0"))) for id in gpus),
+        indices={"gpus": gpus} if gpus else {},
+        time_left_s=_seconds(options["time"]) if "time" in options else None,
+    )
 
 
 def task_of(name: str) -> tuple[int, int]:
@@ -51,6 +68,11 @@ def spec_of(options: dict[str, str]) -> JobSpec:
         argv=("work",),
         cpus=float(options.get("cpus", "1")),
         mem_bytes=int(options.get("mem", "0")),
+        gpus=float(options.get("gpus", "0")),
+        requires=tuple(_parts(options, "requires")),
+        where=options.get("where", ""),
+        rank=options.get("rank", ""),
+        time_limit_s=_seconds(options.get("limit", "0s")),
         mem_growth=float(options.get("growth", "0")),
         priority=int(options.get("priority", "1000")),
         retries=int(options.get("retries", "0")),

@@ -2,6 +2,7 @@
 commit -> effects. It can be killed between any two of these.
 """
 
+import random
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +24,7 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow, QueueRow
+from tercel.core.presence import Reservation, WorkerRow
 from tercel.stores.contract import needed_by
 from tercel.wire.messages import (
     Ack,
@@ -182,7 +184,34 @@ class SimManager:
         self.machine.on_queue_set(row)
         self.moved()
 
+    def meddle(self, what: str, worker: str, rng: random.Random) -> None:
+        machine, now = self.machine, self.world.now
+        self.world.note("meddle", what, worker)
+        match what:
+            case "quarantine":
+                machine.on_quarantine(worker, "ada", "", now)
+            case "release":
+                machine.on_end_quarantine(worker, now)
+            case "tag":
+                machine.on_tag(worker, rng.choice(((), ("b",))), rng.choice(((), ("a",))), now)
+            case "reserve":
+                user, lend, for_s = rng.choice(("", "bob")), rng.random() < 0.5, rng.uniform(1.0, 60.0)
+                where = f'worker.name == "{worker}"'
+                times = {"since": now, "until": now + for_s}
+                id = 1 + max(machine.reservations, default=0)
+                machine.on_reserve(
+                    Reservation(id=id, owner="ada", where=where, user=user, lend=lend, **times), now
+                )
+        self.moved()
+
     def let_go(self) -> None:
+        for worker in [*self.machine.rows, *self.machine.workers]:
+            if self.machine.row_of(worker) != WorkerRow(name=worker):
+                row = self.machine.row_of(worker)
+                self.machine.on_end_quarantine(worker, self.world.now)
+                self.machine.on_tag(worker, row.lost_tags, row.tags, self.world.now)
+        for reservation in list(self.machine.reservations):
+            self.machine.on_unreserve(reservation, self.world.now)
         for job in list(self.machine.jobs.values()):
             self.machine.on_release(job, IntervalSet(job.row.ranges), self.world.now)
         for queue in list(self.machine.queues.values()):
@@ -220,8 +249,8 @@ class SimManager:
                 self.away_since.pop(name, None)
                 self.world.witness.returned(machine, held)
                 link.hello = machine.on_hello(name, instance, info, held, now)
-            case Presence(state, capacity):
-                machine.on_presence(link.name, state, capacity, now)
+            case Presence(state, capacity, facts):
+                machine.on_presence(link.name, state, capacity, now, facts)
             case Started(attempts):
                 machine.on_started(link.name, attempts, now)
             case Reports(reports):

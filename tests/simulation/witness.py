@@ -438,6 +438,9 @@ class Witness:
             for worker in machine.workers.values():
                 if (
                     worker.takes_more
+                    and not worker.row.quarantined
+                    and (worker.reservation is None or worker.reservation.lend)
+                    and job.kind.allows(worker, self.world.now)
                     and worker.saving_for in (None, job)
                     and job.kind.suits(worker.shape(machine.ready.significant))
                     and worker.id not in job.refused_by

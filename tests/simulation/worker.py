@@ -7,9 +7,11 @@ gone, what had ended is in the spool.
 from collections import deque
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tercel.core.errors import PeerError
 from tercel.core.model import End, Needs, Report
-from tercel.core.presence import WorkerInfo, WorkerState
+from tercel.core.presence import Facts, Gpu, WorkerInfo, WorkerState
 from tercel.runners.contract import Launch
 from tercel.wire.messages import (
     PROTOCOL,
@@ -55,16 +57,22 @@ class Run:
 
 
 class SimWorker:
-    def __init__(self, world: "World", name: str, capacity: Needs) -> None:
+    def __init__(
+        self, world: "World", name: str, capacity: Needs, tags: tuple[str, ...] = (), gpus: int = 0
+    ) -> None:
         self.world = world
         self.base = name
         self.name = name
-        self.capacity = capacity
+        self.tags = tags
+        self.indices = {"gpus": tuple(map(str, range(gpus)))} if gpus else {}
+        self.resources = (("gpus", gpus * 1000),) if gpus else ()
+        self.capacity = msgspec.structs.replace(capacity, resources=self.resources)
+        self.unhealthy = ""
         self.spool: dict[int, Report] = {}
         self.up = False
         self.link: Link | None = None
         self.welcomed = False
-        self.agent = Agent(capacity)
+        self.agent = Agent(self.capacity, self.indices)
         self._life = 0
         """Counts processes: what was planned in an earlier one is off."""
         self._lives = 0
@@ -82,7 +90,7 @@ class SimWorker:
         self.up = True
         self._life += 1
         self._lives += 1
-        self.agent = Agent(self.capacity)
+        self.agent = Agent(self.capacity, self.indices)
         self.agent.restore(self.spool.values())
         self._lanes, self._runs, self._outbox = {}, {}, []
         self.world.note("worker starts", self.name, "owes", list(self.agent.owed))
@@ -118,12 +126,19 @@ class SimWorker:
 
     def change_capacity(self, capacity: Needs) -> None:
         """The node's owner is back at the keyboard, or has left."""
-        self.capacity = capacity
+        self.capacity = capacity = msgspec.structs.replace(capacity, resources=self.resources)
         if self.up:
             returned = self.agent.set_capacity(capacity)
             self._say(self.presence())
             self._say_returned(returned)
             self._launch()
+
+    def feel(self, unhealthy: str) -> None:
+        """Unwell, or well again."""
+        if unhealthy != self.unhealthy:
+            self.unhealthy = unhealthy
+            if self.up:
+                self._say(self.presence())
 
     def _leave_if_settled(self) -> None:
         if self.agent.draining and self.agent.idle and not self.agent.owed and self.link and self.welcomed:
@@ -144,7 +159,7 @@ class SimWorker:
 
     def presence(self) -> Presence:
         state = WorkerState.DRAINING if self.agent.draining else WorkerState.AVAILABLE
-        return Presence(state, self.capacity)
+        return Presence(state, self.capacity, Facts(unhealthy=self.unhealthy))
 
     def holds(self, attempt: int) -> bool:
         """Whether this node could still report the attempt."""
@@ -172,7 +187,13 @@ class SimWorker:
         self.link = Link(self.world, self, manager)
         self.welcomed = False
         self._outbox = []
-        info = WorkerInfo(node=self.base, capacity=self.capacity)
+        info = WorkerInfo(
+            node=self.base,
+            capacity=self.capacity,
+            tags=self.tags,
+            indices=self.indices,
+            gpus=tuple(Gpu(piece) for piece in self.indices.get("gpus", ())),
+        )
         hello = Hello(PROTOCOL, self.name, f"{self.base}#{self._lives}", info, self.agent.held())
         self.link.send_up([hello])
         self.world.after(10.0, self._welcome_overdue, self.link)

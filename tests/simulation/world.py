@@ -33,6 +33,7 @@ from .witness import Violation, Witness
 from .worker import SimWorker
 
 STEPS_MOST = 60_000
+MEDDLE_S = 10.0
 """Far more than any seed needs: whoever takes so many runs in circles."""
 
 
@@ -117,7 +118,19 @@ class Intent:
                 (OnFailure.SKIP, OnFailure.SKIP, OnFailure.SKIP, OnFailure.RUN, OnFailure.STOP)
             ),
             queue=rng.choice(("", "", "lab")) if world.has_queues else "",
+            **(self._draw_demands(world.match_rng) if world.has_matching else {}),
         )
+
+    def _draw_demands(self, rng: random.Random) -> dict[str, Any]:
+        """The first worker meets all of them."""
+        return {
+            "requires": rng.choice(((), (), ("a",), ("a", "b"))),
+            "where": rng.choice(
+                ("", "", "worker.gpus >= 1", 'worker.node == "w0"', "worker.tasks < 4", "worker.cpus > 0.0")
+            ),
+            "rank": rng.choice(("", "", "worker.cpus", "-worker.tasks", "task.id * worker.cpus", "1 / 0")),
+            "gpus": rng.choice((0.0, 0.0, 0.0, 0.4, 1.0, 2.0)),
+        }
 
     def _draw_needs(self, rng: random.Random, number: int) -> list[tuple[int, AfterKind, bool, bool]]:
         """(which earlier intent, how it must end, task by task, as edges instead)."""
@@ -172,6 +185,8 @@ class World:
         self.rng = rng = random.Random(seed)
         self.mem_rng = random.Random(seed)
         """Apart, so that the stories of older seeds stay as they are."""
+        self.match_rng = random.Random(-seed - 1)
+        self.has_matching = self.match_rng.random() < 0.5
         self.schedule = Schedule()
         self.store = MemoryStore()
         self.witness = Witness(self)
@@ -184,10 +199,11 @@ class World:
         """A manager that crashed may not have got round to all that a retry means."""
         self.has_queues = rng.random() < 0.4
         self.manager: SimManager | None = None
-        self.workers = [SimWorker(self, "w0", Needs(2000, 4))]
+        self.workers = [SimWorker(self, "w0", Needs(2000, 4), ("a", "b"), 2)]
         for number in range(1, rng.choice((1, 2, 3, 4))):
             capacity = Needs(rng.choice((1000, 2000, 4000)), rng.choice((0, 2, 8)))
-            self.workers.append(SimWorker(self, f"w{number}", capacity))
+            tags, gpus = self.match_rng.choice(((), ("a",), ("a", "b"))), self.match_rng.choice((0, 1, 2))
+            self.workers.append(SimWorker(self, f"w{number}", capacity, tags, gpus))
         self.intents = [Intent(self, number) for number in range(rng.choice((1, 2, 3, 5)))]
         self._by_key = {intent.key: intent for intent in self.intents}
         self._by_job: dict[int, Intent] = {}
@@ -213,6 +229,8 @@ class World:
             self.after(self.rng.uniform(0.0, self.chaos_s * 0.7), self._submit, intent)
         for kind, every_s in self.faults.every_s.items():
             self.after(self.rng.expovariate(1 / every_s), self._go_wrong, kind)
+        if self.has_matching:
+            self.after(self.match_rng.expovariate(1 / MEDDLE_S), self._meddle)
         self._play_until(self.now + self.chaos_s, lambda: False)
         if self.rng.random() < 0.05:
             self._long_night()
@@ -251,6 +269,7 @@ class World:
         if self.manager is None:
             self._start_manager()
         for worker in self.workers:
+            worker.feel("")
             worker.start()
             worker.dial_soon()
         self._let_go()
@@ -327,6 +346,19 @@ class World:
         if self.rng.random() < 0.6:
             tasks = IntervalSet((n, n) for n in tasks if self.rng.random() < 0.4)
         return intent.job, tasks
+
+    def _meddle(self) -> None:
+        """People have their ways with workers."""
+        rng, manager = self.match_rng, self.manager
+        if not self.faults.every_s:
+            return
+        self.after(rng.expovariate(1 / MEDDLE_S), self._meddle)
+        worker = rng.choice(self.workers)
+        match rng.choice(("quarantine", "release", "tag", "reserve", "unhealthy", "unhealthy")):
+            case "unhealthy":
+                worker.feel(rng.choice(("", "disk full")))
+            case what if manager is not None:
+                manager.meddle(what, worker.name, rng)
 
     # -- what goes wrong ----------------------------------------------------------------------------------
 

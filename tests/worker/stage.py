@@ -120,9 +120,6 @@ class FakeRunner:
         self.killed += attempts
         self._changed.set()
 
-    def warn(self, attempts: list[int]) -> None:
-        self.warned += attempts
-
     def withdraw(self, attempts: list[int]) -> None:
         self.withdrawn += attempts
         self._changed.set()

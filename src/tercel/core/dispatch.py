@@ -112,6 +112,8 @@ class Dispatcher:
                 continue
             if not job.kind.suits(worker.shape(self._ready.significant)):
                 continue
+            if not job.kind.allows(worker, self._clock.now):
+                continue
             # Who has tasks waiting (the donor itself, not least) does not idle, whatever else would fit there.
             if not worker.overbooked and worker.room(job.needs, 0) > 0:
                 return True

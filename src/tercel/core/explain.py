@@ -32,6 +32,11 @@ def why_ready(machine: Machine, job: Job, now: float) -> str:
         ]
         if away:
             return f"no worker is connected; {_count(len(away), 'worker')} may still come back"
+        cleaning = [w for w in machine.workers.values() if w.reported_state is WorkerState.CLEANING]
+        if cleaning:
+            return (
+                f"no worker is connected; {cleaning[0].id} went away while it cleaned up and is expected back"
+            )
         return "no worker is connected: start one with `tercel worker` (or run `tercel up`)"
     able = [w for w in online if _meets_all(machine, job, w, now)]
     if not able:

@@ -99,7 +99,7 @@ class Pass:
         self._orders: dict[Shape | tuple[Shape, Reservation], Order] = {}
         self._places: dict[Line, Places] = {}
         self.freed: list[Worker] = []
-        """They were saved for what has gone elsewhere, and may take something else."""
+        """They were saved for what has gone elsewhere, or lost a place, and may take something else."""
 
     def fill(self, workers: list[Worker]) -> None:
         for worker in workers:
@@ -147,6 +147,7 @@ class Pass:
                 if walk.contested:
                     count = min(count, walk.turns(job, cost_of(job)))
                 self._give(job, worker, count, walk)
+                saved_for = worker.saving_for
                 continue
             reached = reached or job is saved_for
             if not ahead and worker.room(job.needs, 0) < 1:
@@ -167,16 +168,17 @@ class Pass:
         return min(room, left, job.queue.room(job.user), HELD_MOST - len(worker.flights))
 
     def _give(self, job: Job, worker: Worker, count: int, walk: Walk) -> None:
+        self._served(job, worker)
         if job.kind.rank is None:
-            self._hand_out(job, worker, job.ready.take_first(count))
+            self._issue(job, worker, job.ready.take_first(count))
         else:
             self._places_of(job, walk.line).add(worker, count)
 
-    def _hand_out(self, job: Job, worker: Worker, tasks: list[Range]) -> None:
+    def _served(self, job: Job, worker: Worker) -> None:
+        """It is not passed over any more, and need not be waited for."""
         job.passed_at = None
         if (saver := stop_saving(job)) is not None and saver is not worker:
             self.freed.append(saver)
-        self._issue(job, worker, tasks)
 
     # -- by rank ------------------------------------------------------------------------------------------
 
@@ -184,7 +186,8 @@ class Pass:
         places = self._places.get(line)
         if places is None:
             first = next(iter(line.jobs()))
-            waited = first.passed_at is not None and self._clock.now - first.passed_at >= RANK_PATIENCE_S
+            since = first.outranked_at
+            waited = since is not None and self._clock.now - since >= RANK_PATIENCE_S
             crowd = Crowd(line, first if waited else None)
             charge = cost_of(job) * self._clock.worth
             places = self._places[line] = Places(job, crowd, crowd.supply(HELD_MOST), charge)
@@ -198,9 +201,13 @@ class Pass:
         if places.supply == 0 and not self._ahead:
             at += self._more_places(places, workers)
         first = next(iter(line.jobs()))
-        served = self._issue_pairs(choose(places.crowd, at, count, self._clock.now))
-        if first.id not in served and first.passed_at is None:
-            first.passed_at = self._clock.now
+        pairs = choose(places.crowd, at, count, self._clock.now)
+        served = self._issue_pairs(pairs)
+        if len(at) > count or len(pairs) < count:
+            used = {worker for worker, _, _ in pairs}
+            self.freed += [worker for worker in dict.fromkeys(at[:count]) if worker not in used]
+        if first.id not in served and first.outranked_at is None:
+            first.outranked_at = self._clock.now
 
     def _more_places(self, places: Places, workers: list[Worker]) -> list[Worker]:
         """Tasks are few: any worker with room may be better than those whose turn it was. As many of each as are free."""
@@ -227,7 +234,9 @@ class Pass:
         for (job, worker), tasks in groups.items():
             for task in tasks:
                 job.ready.discard(task)
-            self._hand_out(job, worker, _runs(sorted(tasks)))
+            job.outranked_at = None
+            self._served(job, worker)
+            self._issue(job, worker, _runs(sorted(tasks)))
         return {job.id for job, _ in groups}
 
 

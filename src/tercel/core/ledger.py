@@ -131,6 +131,7 @@ class Job:
         "most_fails",
         "needs",
         "outgrown",
+        "outranked_at",
         "passed_at",
         "paused",
         "queue",
@@ -194,6 +195,8 @@ class Job:
         """About the longest that any of its last hundred tasks took."""
         self.passed_at: float | None = None
         """Since when smaller ones go before it, for want of room."""
+        self.outranked_at: float | None = None
+        """Since when others of better rank go before it."""
         self.saver: Worker | None = None
         """The worker that is being emptied for it."""
         self.inputs: Inputs | None = None

@@ -195,10 +195,10 @@ class Worker:
 
     def room(self, needs: Needs, ahead: int) -> int:
         """How many more tasks it may be given if `ahead` of them may wait there for a slot."""
-        if self.row.quarantined:
-            ahead = 0
         if needs.millicpus > self.capacity.millicpus or needs.mem_bytes > self.capacity.mem_bytes:
             return 0  # it gives less than it has, and would return what is offered ahead
+        if self.row.quarantined:
+            ahead = 0
         room = (self.capacity.millicpus - self.used_millicpus) // needs.millicpus + ahead
         if needs.mem_bytes:
             room = min(room, (self.capacity.mem_bytes - self.used_mem_bytes) // needs.mem_bytes + ahead)
