@@ -103,7 +103,7 @@ def ends(rng: random.Random, workers: int, jobs: list[tuple[Job, float]], longes
         name, conduct = rng.choice(list(conducts.items()))
         count = min(rng.randint(1, longest), left[job])
         book = lease()
-        for task in range(count):
+        for task in range(left[job] - count, left[job]):
             if rng.random() < rates[job]:
                 conduct.failed(name, job, book, task, task)
                 if fails_what_others_run(name, conduct) is not None:
@@ -140,7 +140,7 @@ def test_a_broken_worker_is_found_after_a_few_of_its_tasks(rate: float, workers:
         for round_ in range(40):
             for name, conduct in conducts.items():
                 if name == "w0" or rng.random() < rate:
-                    conduct.failed(name, job, lease(), 0, 0)
+                    conduct.failed(name, job, lease(), round_, round_)
                     if fails_what_others_run(name, conduct) is not None:
                         assert name == "w0"
                         found = found or round_ + 1
@@ -170,6 +170,16 @@ def test_neighbours_that_fail_in_one_lease_count_once() -> None:
     evidence = fails_what_others_run("w0", bad)
     assert evidence is not None
     assert evidence.text == "failed 54 of 54 tasks of job 1, which failed 0 of 100 on 1 other worker"
+
+
+def test_one_task_that_is_tried_again_and_again_counts_once() -> None:
+    job, bad, good = job_of(1000), Conduct(), Conduct()
+    for _ in range(100):
+        good.succeeded("w1", job)
+    for attempt in range(50):
+        bad.failed("w0", job, lease(), 7, attempt)
+        bad.succeeded("w0", job)
+    assert fails_what_others_run("w0", bad) is None
 
 
 def test_what_happened_long_ago_is_forgotten() -> None:

@@ -5,7 +5,8 @@ failures is a question of numbers: a job's Record says how its tasks fared every
 them fared there. If failing so often had, by how the same jobs fare elsewhere, a probability below UNLIKELY, the worker is
 at fault. A job that fails everywhere thus accuses nobody, nor does one that nobody else has run.
 
-Failures of one lease that follow upon one another count as one: neighbours in an array often fail for one reason.
+Failures of one lease that follow upon one another count as one: neighbours in an array often fail for one reason. So do
+failures of one task, however often it is tried at a worker.
 Memory and time per report are bounded: records are halved as they grow, and a Conduct keeps WINDOW ends.
 """
 
@@ -30,6 +31,8 @@ LEAST_ELSEWHERE, ENOUGH_ELSEWHERE = 5, 20
 """Ends on two other workers or more; or on one."""
 MOST_TRIES = 200
 """In a record, and twenty for each worker in it, before it is halved: what is long ago counts less."""
+REMEMBERED_MOST = 1000
+"""Tasks of a job that failed at a worker."""
 FEWEST = 3
 """Faults before a worker is suspected at all."""
 
@@ -61,21 +64,24 @@ def blame_of_interruption(report: Report) -> Blame:
 class Fared:
     """How tasks of one job fared on one worker, lately."""
 
-    __slots__ = ("faults", "run", "tries")
+    __slots__ = ("failed", "faults", "run", "tries")
 
     def __init__(self) -> None:
         self.tries = 0.0
         self.faults = 0.0
         self.run: Run | None = None
         """Its failures that end with the last end there, if that was one."""
+        self.failed: dict[int, Run] | None = None
+        """Which of them were which task's, if there are any."""
 
 
 class Record:
-    """How tasks of one job fared, lately, in all and on each worker."""
+    """How tasks of one job fared, lately, in all and on each worker. It may outlive the job."""
 
-    __slots__ = ("all_faults", "all_tries", "by", "faults", "tries")
+    __slots__ = ("all_faults", "all_tries", "by", "faults", "job", "tries")
 
-    def __init__(self) -> None:
+    def __init__(self, job: int) -> None:
+        self.job = job
         self.tries = 0.0
         self.faults = 0.0
         self.by: dict[str, Fared] = {}
@@ -114,10 +120,10 @@ class Record:
 class Run:
     """Failures of one job's tasks on one worker, one after the other, out of one lease."""
 
-    __slots__ = ("job", "lease", "members")
+    __slots__ = ("lease", "members", "record")
 
-    def __init__(self, job: Job, lease: LeaseBook) -> None:
-        self.job = job
+    def __init__(self, record: Record, lease: LeaseBook) -> None:
+        self.record = record
         self.lease = lease
         self.members: list[tuple[int, int]] = []
         """(task, attempt)"""
@@ -129,7 +135,7 @@ class Conduct:
     __slots__ = ("accused", "faults", "interruptions", "passed", "probing", "tries", "window")
 
     def __init__(self) -> None:
-        self.window: deque[tuple[Job, Run | None]] = deque(maxlen=WINDOW)
+        self.window: deque[tuple[Record, Run | None]] = deque(maxlen=WINDOW)
         """The last ends there of jobs that may be compared: of which job, and the failures if it was one."""
         self.tries = 0.0
         """All ends there, lately, ..."""
@@ -154,7 +160,7 @@ class Conduct:
             record, fared = _entry(job, worker)
             record.add(fared, fault=False)
             fared.run = None
-            self.window.append((job, None))
+            self.window.append((record, None))
 
     def failed(self, worker: str, job: Job, lease: LeaseBook, task: int, attempt: int) -> None:
         self._tried()
@@ -162,11 +168,18 @@ class Conduct:
         if job.task_count < COMPARABLE:
             return
         record, fared = _entry(job, worker)
-        if fared.run is None or fared.run.lease is not lease:
-            fared.run = Run(job, lease)
+        failed = fared.failed
+        if failed is None:
+            failed = fared.failed = {}
+        run = failed.get(task) or fared.run
+        if run is None or (task not in failed and run.lease is not lease):
+            run = fared.run = Run(record, lease)
             record.add(fared, fault=True)
-            self.window.append((job, fared.run))
-        fared.run.members.append((task, attempt))
+            self.window.append((record, run))
+        run.members.append((task, attempt))
+        failed[task] = run
+        if len(failed) > REMEMBERED_MOST:
+            del failed[next(iter(failed))]
 
     def interrupted(self, kind: str) -> None:
         self._tried()
@@ -189,7 +202,7 @@ class Conduct:
 def _entry(job: Job, worker: str) -> tuple[Record, Fared]:
     record = job.record
     if record is None:
-        record = job.record = Record()
+        record = job.record = Record(job.id)
     fared = record.by.get(worker)
     if fared is None:
         fared = record.by[worker] = Fared()
@@ -228,29 +241,29 @@ def fails_what_others_run(worker: str, conduct: Conduct) -> Evidence | None:
     runs = tuple(dict.fromkeys(run for _, run in conduct.window if run is not None))
     if len(runs) < FEWEST:
         return None
-    rates: dict[Job, float] = {}
-    trials: dict[Job, int] = {}
-    for job, _ in conduct.window:
-        if job not in trials:
-            rate = rate_elsewhere(job, worker)
+    rates: dict[Record, float] = {}
+    trials: dict[Record, int] = {}
+    for record, _ in conduct.window:
+        if record not in trials:
+            rate = rate_elsewhere(record, worker)
             if rate is not None:
-                rates[job] = rate
-            trials[job] = 0
-        trials[job] += 1
-    telling = tuple(run for run in runs if run.job in rates)
-    tries = sum(trials[job] for job in rates)
+                rates[record] = rate
+            trials[record] = 0
+        trials[record] += 1
+    telling = tuple(run for run in runs if run.record in rates)
+    tries = sum(trials[record] for record in rates)
     if len(telling) < FEWEST:
         return None
-    if chance(len(telling), [(trials[job], rate) for job, rate in rates.items()]) >= UNLIKELY:
+    if chance(len(telling), [(trials[record], rate) for record, rate in rates.items()]) >= UNLIKELY:
         return None
     return Evidence(_told(worker, telling, conduct), telling, len(telling) / tries)
 
 
-def rate_elsewhere(job: Job, worker: str) -> float | None:
+def rate_elsewhere(record: Record | None, worker: str) -> float | None:
     """How often tasks of a job fail on other workers: not the likeliest rate, but one that it hardly exceeds."""
-    if job.record is None:
+    if record is None:
         return None
-    faults, tries, workers = job.record.elsewhere(worker)
+    faults, tries, workers = record.elsewhere(worker)
     if tries < (LEAST_ELSEWHERE if workers >= 2 else ENOUGH_ELSEWHERE):
         return None
     mean = (faults + 0.5) / (tries + 1.0)
@@ -286,17 +299,16 @@ def chance(faults: float, trials: Iterable[tuple[float, float]]) -> float:
 
 def _told(worker: str, runs: Iterable[Run], conduct: Conduct) -> str:
     """In words: `failed 14 of 15 tasks of jobs 37, 41, which failed 3 of 812 on 9 other workers`."""
-    jobs = {run.job for run in runs}
-    failed = sum(len(run.members) for run in runs)
-    fine = sum(1 for job, run in conduct.window if run is None and job in jobs)
+    records = {run.record for run in runs}
+    failed = len({(run.record.job, task) for run in runs for task, _ in run.members})
+    fine = sum(1 for record, run in conduct.window if run is None and record in records)
     faults = tries = 0.0
     others: set[str] = set()
-    for job in jobs:
-        assert job.record is not None
-        more_faults, more_tries, _ = job.record.elsewhere(worker)
+    for record in records:
+        more_faults, more_tries, _ = record.elsewhere(worker)
         faults, tries = faults + more_faults, tries + more_tries
-        others |= job.record.by.keys() - {worker}
-    ids = sorted(job.id for job in jobs)
+        others |= record.by.keys() - {worker}
+    ids = sorted(record.job for record in records)
     named = ", ".join(map(str, ids[:5])) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
     plural = "s" if len(ids) > 1 else ""
     return (

@@ -37,11 +37,11 @@ def _why_offline(worker: Worker, now: float) -> str:
     if worker.note == "left":
         return f"left {_span(now - worker.since)} ago"
     away = f"away for {_span(now - worker.since)}"
+    if worker.reported_state is WorkerState.CLEANING:
+        return f"{away}, since it cleaned up: it may be restarting its machine, and is expected back"
     if worker.given_up or worker.lost_at is None:
         return f"{away}; what it had was given to others"
     left = _span(max(0.0, worker.lost_at - now))
-    if worker.reported_state is WorkerState.CLEANING:
-        return f"{away}, since it cleaned up: it may be restarting its machine, and is expected back"
     return f"{away}; others get what it has in {left} unless it comes back"
 
 
