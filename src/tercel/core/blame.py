@@ -5,13 +5,13 @@ failures is a question of numbers: a job's Record says how its tasks fared every
 them fared there. If failing so often had, by how the same jobs fare elsewhere, a probability below UNLIKELY, the worker is
 at fault. A job that fails everywhere thus accuses nobody, nor does one that nobody else has run.
 
-Failures of one lease that follow upon one another count as one: neighbours in an array often fail for one reason. So do
-failures of one task, however often it is tried at a worker.
+Against a worker, failures of one lease that follow upon one another count as one: neighbours in an array often fail for
+one reason. So do failures of one task, however often it is tried there.
 Memory and time per report are bounded: records are halved as they grow, and a Conduct keeps WINDOW ends.
 """
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 
 import msgspec
@@ -89,14 +89,13 @@ class Record:
         """As `tries`, but never halved."""
         self.all_faults = 0
 
-    def add(self, fared: Fared, fault: bool) -> None:
-        self.tries += 1.0
-        self.all_tries += 1
-        fared.tries += 1.0
-        if fault:
-            self.faults += 1.0
-            self.all_faults += 1
-            fared.faults += 1.0
+    def add(self, fared: Fared, tries: int, faults: int) -> None:
+        self.tries += tries
+        self.all_tries += tries
+        fared.tries += tries
+        self.faults += faults
+        self.all_faults += faults
+        fared.faults += faults
         if self.tries > MOST_TRIES and self.tries > 20 * len(self.by):
             self._halve()
 
@@ -132,11 +131,13 @@ class Run:
 class Conduct:
     """How a worker behaves: of the last ends there, and in all."""
 
-    __slots__ = ("accused", "faults", "interruptions", "passed", "probing", "tries", "window")
+    __slots__ = ("accused", "faults", "fine", "interruptions", "passed", "probing", "tries", "window")
 
     def __init__(self) -> None:
         self.window: deque[tuple[Record, Run | None]] = deque(maxlen=WINDOW)
         """The last ends there of jobs that may be compared: of which job, and the failures if it was one."""
+        self.fine: list[Job] = []
+        """Of which jobs tasks ended well since that was last counted: very many do, so they are counted together."""
         self.tries = 0.0
         """All ends there, lately, ..."""
         self.interruptions = 0.0
@@ -154,15 +155,23 @@ class Conduct:
         self.faults[kind] = self.faults.get(kind, 0) + 1
         self.accused = True
 
-    def succeeded(self, worker: str, job: Job) -> None:
-        self._tried()
-        if job.task_count >= COMPARABLE:
-            record, fared = _entry(job, worker)
-            record.add(fared, fault=False)
-            fared.run = None
-            self.window.append((record, None))
+    def count(self, worker: str) -> None:
+        """What ended well."""
+        fine = self.fine
+        if not fine:
+            return
+        self._tried(len(fine))
+        alike = fine.count(fine[0]) == len(fine)  # mostly, and much quicker
+        for job, number in ((fine[0], len(fine)),) if alike else Counter(fine).items():
+            if job.task_count >= COMPARABLE:
+                record, fared = _entry(job, worker)
+                record.add(fared, number, 0)
+                fared.run = None
+                self.window.extend(((record, None),) * min(number, WINDOW))
+        fine.clear()
 
     def failed(self, worker: str, job: Job, lease: LeaseBook, task: int, attempt: int) -> None:
+        self.count(worker)
         self._tried()
         self.fault("failed")
         if job.task_count < COMPARABLE:
@@ -172,10 +181,13 @@ class Conduct:
         if failed is None:
             failed = fared.failed = {}
         run = failed.get(task) or fared.run
-        if run is None or (task not in failed and run.lease is not lease):
-            run = fared.run = Run(record, lease)
-            record.add(fared, fault=True)
-            self.window.append((record, run))
+        if task not in failed:
+            record.add(fared, 1, 1)
+            if run is None or run.lease is not lease:
+                run = Run(record, lease)
+                self.window.append((record, run))
+            fared.run = run
+        assert run is not None
         run.members.append((task, attempt))
         failed[task] = run
         if len(failed) > REMEMBERED_MOST:
@@ -186,15 +198,16 @@ class Conduct:
         self.interruptions += 1.0
         self.fault(kind)
 
-    def _tried(self) -> None:
-        self.tries += 1.0
+    def _tried(self, times: int = 1) -> None:
+        self.tries += times
         if self.tries > WINDOW:
-            self.tries /= 2
-            self.interruptions /= 2
+            self.interruptions *= WINDOW / 2 / self.tries
+            self.tries = WINDOW / 2
 
     def forget(self) -> None:
         """It begins anew."""
         self.window.clear()
+        self.fine.clear()
         self.tries = self.interruptions = 0.0
         self.probing, self.passed = False, 0
 

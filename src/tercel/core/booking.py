@@ -60,7 +60,7 @@ class Booking(Standing):
     # -- what happens at a worker -------------------------------------------------------------------------
 
     def _book_success(self, worker: Worker, job: Job, task: int, now: float) -> None:
-        worker.conduct.succeeded(worker.id, job)
+        worker.conduct.fine.append(job)
         if self._suspicions:
             for suspicion in self._suspicions.values():
                 if (job.id, task) in suspicion.again:

@@ -205,6 +205,7 @@ class Machine(Joining):
                 if report.out is not None or report.err is not None:
                     ended.spoke.append(flight.task)
         self.effects.append(Acknowledged(id, [report.attempt for report in reports]))
+        worker.conduct.count(worker.id)
         if worker.conduct.accused:
             worker.conduct.accused = False
             for id_, again in self._suspect(worker, touched.values(), now).items():
