@@ -135,6 +135,15 @@ def test_a_worker_that_is_alone_in_its_group_divides_version_2(tmp_path: Path, a
             passed_on.write_text(f"-{SPARE}")
 
 
+def test_only_groups_of_its_own_are_removed(tmp_path: Path) -> None:
+    """Whatever the file with their names says."""
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (tmp_path / "cgroups").write_text(f"{foreign}\n/nowhere\n")
+    Hierarchies(tmp_path, use=False).open()
+    assert foreign.exists()
+
+
 def test_limits_are_written_as_version_2_reads_them(tmp_path: Path) -> None:
     names = (
         "memory.max",
