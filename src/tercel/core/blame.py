@@ -83,15 +83,14 @@ class Record:
         """As `tries`, but never halved."""
         self.all_faults = 0
 
-    def add(self, fared: Fared, fault: bool) -> None:
-        self.tries += 1.0
-        self.all_tries += 1
-        fared.tries += 1.0
-        if fault:
-            self.faults += 1.0
-            self.all_faults += 1
-            fared.faults += 1.0
-        if self.tries > MOST_TRIES and self.tries > 20 * len(self.by):
+    def add(self, fared: Fared, tries: int = 1, faults: int = 0) -> None:
+        self.tries += tries
+        self.all_tries += tries
+        fared.tries += tries
+        self.faults += faults
+        self.all_faults += faults
+        fared.faults += faults
+        while self.tries > MOST_TRIES and self.tries > 20 * len(self.by):
             self._halve()
 
     def _halve(self) -> None:
@@ -148,13 +147,15 @@ class Conduct:
         self.faults[kind] = self.faults.get(kind, 0) + 1
         self.accused = True
 
-    def succeeded(self, worker: str, job: Job) -> None:
-        self._tried()
+    def succeeded(self, worker: str, job: Job, count: int = 1) -> None:
+        if not count:
+            return
+        self._tried(count)
         if job.task_count >= COMPARABLE:
             record, fared = _entry(job, worker)
-            record.add(fared, fault=False)
+            record.add(fared, count)
             fared.run = None
-            self.window.append((job, None))
+            self.window.extend([(job, None)] * min(count, WINDOW))
 
     def failed(self, worker: str, job: Job, lease: LeaseBook, task: int, attempt: int) -> None:
         self._tried()
@@ -164,7 +165,7 @@ class Conduct:
         record, fared = _entry(job, worker)
         if fared.run is None or fared.run.lease is not lease:
             fared.run = Run(job, lease)
-            record.add(fared, fault=True)
+            record.add(fared, faults=1)
             self.window.append((job, fared.run))
         fared.run.members.append((task, attempt))
 
@@ -173,9 +174,9 @@ class Conduct:
         self.interruptions += 1.0
         self.fault(kind)
 
-    def _tried(self) -> None:
-        self.tries += 1.0
-        if self.tries > WINDOW:
+    def _tried(self, count: int = 1) -> None:
+        self.tries += count
+        while self.tries > WINDOW:
             self.tries /= 2
             self.interruptions /= 2
 
