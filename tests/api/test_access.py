@@ -54,6 +54,12 @@ MAY = {
     ("GET", "/v1/status"): USERS,
     ("GET", "/v1/pool"): USERS,
     ("POST", "/v1/workers/{worker}/drain"): ADMINS,
+    ("POST", "/v1/workers/{worker}/quarantine"): ADMINS,
+    ("POST", "/v1/workers/{worker}/release"): ADMINS,
+    ("POST", "/v1/workers/{worker}/tags"): ADMINS,
+    ("GET", "/v1/reservations"): USERS,
+    ("POST", "/v1/reservations"): ADMINS,
+    ("DELETE", "/v1/reservations/{reservation}"): ADMINS,
     ("GET", "/v1/events"): USERS,
     ("GET", "/v1/tokens"): ADMINS,
     ("POST", "/v1/tokens"): ADMINS,
@@ -68,7 +74,7 @@ every_route = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{
 
 def _path(operation: Operation, job: int = 1) -> str:
     path = operation.path.format(
-        job=job, task=0, worker="nobody", token="nothing", queue="ada", key=f"t{job}.0"
+        job=job, task=0, worker="nobody", token="nothing", queue="ada", key=f"t{job}.0", reservation=7
     )
     query = "&".join(f"{p.name}={job}" for p in operation.parameters if p.required and p.where == "query")
     return f"{path}?{query}" if query else path

@@ -193,7 +193,7 @@ async def test_another_method_is_refused_and_told_which_are_allowed(standing: Ho
 async def test_every_route_refuses_parameters_it_does_not_know(
     standing: House, operation: routes.Operation
 ) -> None:
-    path = operation.path.format(job=1, task=0, worker="w", token="t", queue="q", key="t1.0")
+    path = operation.path.format(job=1, task=0, worker="w", token="t", queue="q", key="t1.0", reservation=1)
     answer = await standing.ask(operation.method, f"{path}?surprise=1")
     assert answer.status == 400
     assert answer.problem.field == "surprise"
@@ -231,6 +231,9 @@ async def test_a_token_that_makes_no_sense_is_not_made(standing: House, field: s
 async def test_a_token_or_worker_that_is_not_there_cannot_be_ended(standing: House, id: str) -> None:
     assert (await standing.ask("DELETE", f"/v1/tokens/{id}")).problem.status == 404
     assert (await standing.ask("POST", f"/v1/workers/{id}/drain")).problem.status == 404
+    assert (await standing.ask("POST", f"/v1/workers/{id}/release")).problem.status == 404
+    assert (await standing.ask("POST", f"/v1/workers/{id}/quarantine", json={})).problem.status == 404
+    assert (await standing.ask("POST", f"/v1/workers/{id}/tags", json={"add": ["a"]})).problem.status == 404
 
 
 # -- bodies -----------------------------------------------------------------------------------------------

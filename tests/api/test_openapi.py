@@ -121,6 +121,9 @@ BEYOND_A_SCHEMA = {
     "POST /v1/release": {"select", "reason"},
     "POST /v1/revise": {"select", "reason", "gpus", "resources", "where", "rank"},
     "PUT /v1/queues/{queue}": {"queue", "reason", "weight"},
+    "POST /v1/workers/{worker}/quarantine": {"reason"},
+    "POST /v1/workers/{worker}/tags": {"add", "remove"},
+    "POST /v1/reservations": {"queue", "user", "for_s", "where"},
     "POST /v1/tokens": {"user", "note"},
 }
 """Fields with rules that a schema cannot tell: 9-0 is no range, a blank is no command, characters are not bytes."""

@@ -96,4 +96,6 @@ def completed(line: str) -> list[str]:
 def test_completion_knows_commands_and_options() -> None:
     assert completed("tercel s") == ["submit", "sweep", "status", "show", "schema"]
     assert completed("tercel worker d") == ["drain"]
+    assert completed("tercel worker r") == ["release"]
+    assert completed("tercel reserve ") == ["create", "list", "end"]
     assert "--each-line" in completed("tercel run --e")

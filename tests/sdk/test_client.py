@@ -50,6 +50,11 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_module, "RETRY_PAUSES_S", (0.0, 0.001, 0.001, 0.001))
 
 
+RESERVATION = api.ReservationView(
+    id=4, owner="ada", where="", queue="lab", user="", since=1.0, until=61.0, lend=False, workers=["vm-1"]
+)
+
+
 @pytest.mark.parametrize(
     ("call", "method", "path", "query", "answer"),
     [
@@ -77,6 +82,24 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda c: c.status(), "GET", "/v1/status", {}, STATUS),
         (lambda c: c.pool(), "GET", "/v1/pool", {}, POOL),
         (lambda c: c.drain("vm 1/x"), "POST", "/v1/workers/vm%201%2Fx/drain", {}, COUNTED),
+        (lambda c: c.quarantine("vm 1"), "POST", "/v1/workers/vm%201/quarantine", {}, COUNTED),
+        (lambda c: c.end_quarantine("vm 1"), "POST", "/v1/workers/vm%201/release", {}, COUNTED),
+        (
+            lambda c: c.tag("vm-1", add=["a"], remove=["b"]),
+            "POST",
+            "/v1/workers/vm-1/tags",
+            {},
+            api.Tags(tags=["a"]),
+        ),
+        (lambda c: c.reservations(), "GET", "/v1/reservations", {}, api.ReservationList(reservations=[])),
+        (
+            lambda c: c.reserve(api.NewReservation(queue="lab", for_s=60.0)),
+            "POST",
+            "/v1/reservations",
+            {},
+            RESERVATION,
+        ),
+        (lambda c: c.end_reservation(4), "DELETE", "/v1/reservations/4", {}, COUNTED),
         (lambda c: c.health(), "GET", "/v1/health", {}, api.Health(ok=True, version="1")),
         (lambda c: c.openapi(), "GET", "/v1/openapi.json", {}, {"openapi": "3.1.0"}),
         (lambda c: c.tokens(), "GET", "/v1/tokens", {}, TOKENS),

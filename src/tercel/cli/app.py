@@ -48,8 +48,9 @@ COMMANDS = (
     Entry("queue", f"{_HERE}.queue", "Queues: weights, caps, who has had how much.", _CHANGE),
     Entry("up", f"{_HERE}.up", "Start a manager and a worker on this machine.", _POOL),
     Entry("manager", f"{_HERE}.manager", "Start a manager alone.", _POOL),
-    Entry("worker", f"{_HERE}.worker", "Start a worker that joins a manager; list and drain workers.", _POOL),
-    Entry("pool", f"{_HERE}.pool", "The workers and what they do.", _POOL),
+    Entry("worker", f"{_HERE}.worker", "Start a worker that joins a manager; drain, quarantine, tag.", _POOL),
+    Entry("pool", f"{_HERE}.pool", "The workers: what they are, what they do, and why not.", _POOL),
+    Entry("reserve", f"{_HERE}.reserve", "Set workers aside for a queue or a user.", _POOL),
     Entry("token", f"{_HERE}.token", "Make, list and revoke access tokens.", _REST),
     Entry("schema", f"{_HERE}.schema", "Print the JSON schema of job files, for editors.", _REST),
     Entry("completion", f"{_HERE}.completion", "Print a shell's completion script.", _REST),
@@ -163,11 +164,11 @@ def verdict(error: BaseException) -> tuple[int, str, str]:
 
 
 def _complain(screen: Screen, words: list[str], code: int, kind: str, text: str, field: str) -> int:
-    """One line on stderr, and with --json a document on stdout."""
+    """One line on stderr (more, indented, if a place in an expression is shown), and with --json a document on stdout."""
     if code == BUG and os.environ.get("TERCEL_DEBUG"):
         traceback.print_exc()
     if text:
-        screen.warn(text.replace("\n", " "))
+        screen.warn(text if "\n  " in text else text.replace("\n", " "))
     options = words[: words.index("--")] if "--" in words else words
     if screen.json or "--json" in options:  # a wrong option may stand before --json
         screen.json = True

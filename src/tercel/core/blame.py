@@ -5,12 +5,13 @@ failures is a question of numbers: a job's Record says how its tasks fared every
 them fared there. If failing so often had, by how the same jobs fare elsewhere, a probability below UNLIKELY, the worker is
 at fault. A job that fails everywhere thus accuses nobody, nor does one that nobody else has run.
 
-Failures of one lease that follow upon one another count as one: neighbours in an array often fail for one reason.
+Against a worker, failures of one lease that follow upon one another count as one: neighbours in an array often fail for
+one reason. So do failures of one task, however often it is tried there.
 Memory and time per report are bounded: records are halved as they grow, and a Conduct keeps WINDOW ends.
 """
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 
 import msgspec
@@ -30,6 +31,8 @@ LEAST_ELSEWHERE, ENOUGH_ELSEWHERE = 5, 20
 """Ends on two other workers or more; or on one."""
 MOST_TRIES = 200
 """In a record, and twenty for each worker in it, before it is halved: what is long ago counts less."""
+REMEMBERED_MOST = 1000
+"""Tasks of a job that failed at a worker."""
 FEWEST = 3
 """Faults before a worker is suspected at all."""
 
@@ -61,21 +64,24 @@ def blame_of_interruption(report: Report) -> Blame:
 class Fared:
     """How tasks of one job fared on one worker, lately."""
 
-    __slots__ = ("faults", "run", "tries")
+    __slots__ = ("failed", "faults", "run", "tries")
 
     def __init__(self) -> None:
         self.tries = 0.0
         self.faults = 0.0
         self.run: Run | None = None
         """Its failures that end with the last end there, if that was one."""
+        self.failed: dict[int, Run] | None = None
+        """Which of them were which task's, if there are any."""
 
 
 class Record:
-    """How tasks of one job fared, lately, in all and on each worker."""
+    """How tasks of one job fared, lately, in all and on each worker. It may outlive the job."""
 
-    __slots__ = ("all_faults", "all_tries", "by", "faults", "tries")
+    __slots__ = ("all_faults", "all_tries", "by", "faults", "job", "tries")
 
-    def __init__(self) -> None:
+    def __init__(self, job: int) -> None:
+        self.job = job
         self.tries = 0.0
         self.faults = 0.0
         self.by: dict[str, Fared] = {}
@@ -83,14 +89,14 @@ class Record:
         """As `tries`, but never halved."""
         self.all_faults = 0
 
-    def add(self, fared: Fared, tries: int = 1, faults: int = 0) -> None:
+    def add(self, fared: Fared, tries: int, faults: int) -> None:
         self.tries += tries
         self.all_tries += tries
         fared.tries += tries
         self.faults += faults
         self.all_faults += faults
         fared.faults += faults
-        while self.tries > MOST_TRIES and self.tries > 20 * len(self.by):
+        if self.tries > MOST_TRIES and self.tries > 20 * len(self.by):
             self._halve()
 
     def _halve(self) -> None:
@@ -113,10 +119,10 @@ class Record:
 class Run:
     """Failures of one job's tasks on one worker, one after the other, out of one lease."""
 
-    __slots__ = ("job", "lease", "members")
+    __slots__ = ("lease", "members", "record")
 
-    def __init__(self, job: Job, lease: LeaseBook) -> None:
-        self.job = job
+    def __init__(self, record: Record, lease: LeaseBook) -> None:
+        self.record = record
         self.lease = lease
         self.members: list[tuple[int, int]] = []
         """(task, attempt)"""
@@ -125,11 +131,13 @@ class Run:
 class Conduct:
     """How a worker behaves: of the last ends there, and in all."""
 
-    __slots__ = ("accused", "faults", "interruptions", "passed", "probing", "tries", "window")
+    __slots__ = ("accused", "faults", "fine", "interruptions", "passed", "probing", "tries", "window")
 
     def __init__(self) -> None:
-        self.window: deque[tuple[Job, Run | None]] = deque(maxlen=WINDOW)
+        self.window: deque[tuple[Record, Run | None]] = deque(maxlen=WINDOW)
         """The last ends there of jobs that may be compared: of which job, and the failures if it was one."""
+        self.fine: list[Job] = []
+        """Of which jobs tasks ended well since that was last counted: very many do, so they are counted together."""
         self.tries = 0.0
         """All ends there, lately, ..."""
         self.interruptions = 0.0
@@ -147,42 +155,59 @@ class Conduct:
         self.faults[kind] = self.faults.get(kind, 0) + 1
         self.accused = True
 
-    def succeeded(self, worker: str, job: Job, count: int = 1) -> None:
-        if not count:
+    def count(self, worker: str) -> None:
+        """What ended well."""
+        fine = self.fine
+        if not fine:
             return
-        self._tried(count)
-        if job.task_count >= COMPARABLE:
-            record, fared = _entry(job, worker)
-            record.add(fared, count)
-            fared.run = None
-            self.window.extend([(job, None)] * min(count, WINDOW))
+        self._tried(len(fine))
+        alike = fine.count(fine[0]) == len(fine)  # mostly, and much quicker
+        for job, number in ((fine[0], len(fine)),) if alike else Counter(fine).items():
+            if job.task_count >= COMPARABLE:
+                record, fared = _entry(job, worker)
+                record.add(fared, number, 0)
+                fared.run = None
+                self.window.extend(((record, None),) * min(number, WINDOW))
+        fine.clear()
 
     def failed(self, worker: str, job: Job, lease: LeaseBook, task: int, attempt: int) -> None:
+        self.count(worker)
         self._tried()
         self.fault("failed")
         if job.task_count < COMPARABLE:
             return
         record, fared = _entry(job, worker)
-        if fared.run is None or fared.run.lease is not lease:
-            fared.run = Run(job, lease)
-            record.add(fared, faults=1)
-            self.window.append((job, fared.run))
-        fared.run.members.append((task, attempt))
+        failed = fared.failed
+        if failed is None:
+            failed = fared.failed = {}
+        run = failed.get(task) or fared.run
+        if task not in failed:
+            record.add(fared, 1, 1)
+            if run is None or run.lease is not lease:
+                run = Run(record, lease)
+                self.window.append((record, run))
+            fared.run = run
+        assert run is not None
+        run.members.append((task, attempt))
+        failed[task] = run
+        if len(failed) > REMEMBERED_MOST:
+            del failed[next(iter(failed))]
 
     def interrupted(self, kind: str) -> None:
         self._tried()
         self.interruptions += 1.0
         self.fault(kind)
 
-    def _tried(self, count: int = 1) -> None:
-        self.tries += count
-        while self.tries > WINDOW:
-            self.tries /= 2
-            self.interruptions /= 2
+    def _tried(self, times: int = 1) -> None:
+        self.tries += times
+        if self.tries > WINDOW:
+            self.interruptions *= WINDOW / 2 / self.tries
+            self.tries = WINDOW / 2
 
     def forget(self) -> None:
         """It begins anew."""
         self.window.clear()
+        self.fine.clear()
         self.tries = self.interruptions = 0.0
         self.probing, self.passed = False, 0
 
@@ -190,7 +215,7 @@ class Conduct:
 def _entry(job: Job, worker: str) -> tuple[Record, Fared]:
     record = job.record
     if record is None:
-        record = job.record = Record()
+        record = job.record = Record(job.id)
     fared = record.by.get(worker)
     if fared is None:
         fared = record.by[worker] = Fared()
@@ -229,29 +254,29 @@ def fails_what_others_run(worker: str, conduct: Conduct) -> Evidence | None:
     runs = tuple(dict.fromkeys(run for _, run in conduct.window if run is not None))
     if len(runs) < FEWEST:
         return None
-    rates: dict[Job, float] = {}
-    trials: dict[Job, int] = {}
-    for job, _ in conduct.window:
-        if job not in trials:
-            rate = rate_elsewhere(job, worker)
+    rates: dict[Record, float] = {}
+    trials: dict[Record, int] = {}
+    for record, _ in conduct.window:
+        if record not in trials:
+            rate = rate_elsewhere(record, worker)
             if rate is not None:
-                rates[job] = rate
-            trials[job] = 0
-        trials[job] += 1
-    telling = tuple(run for run in runs if run.job in rates)
-    tries = sum(trials[job] for job in rates)
+                rates[record] = rate
+            trials[record] = 0
+        trials[record] += 1
+    telling = tuple(run for run in runs if run.record in rates)
+    tries = sum(trials[record] for record in rates)
     if len(telling) < FEWEST:
         return None
-    if chance(len(telling), [(trials[job], rate) for job, rate in rates.items()]) >= UNLIKELY:
+    if chance(len(telling), [(trials[record], rate) for record, rate in rates.items()]) >= UNLIKELY:
         return None
     return Evidence(_told(worker, telling, conduct), telling, len(telling) / tries)
 
 
-def rate_elsewhere(job: Job, worker: str) -> float | None:
+def rate_elsewhere(record: Record | None, worker: str) -> float | None:
     """How often tasks of a job fail on other workers: not the likeliest rate, but one that it hardly exceeds."""
-    if job.record is None:
+    if record is None:
         return None
-    faults, tries, workers = job.record.elsewhere(worker)
+    faults, tries, workers = record.elsewhere(worker)
     if tries < (LEAST_ELSEWHERE if workers >= 2 else ENOUGH_ELSEWHERE):
         return None
     mean = (faults + 0.5) / (tries + 1.0)
@@ -287,17 +312,16 @@ def chance(faults: float, trials: Iterable[tuple[float, float]]) -> float:
 
 def _told(worker: str, runs: Iterable[Run], conduct: Conduct) -> str:
     """In words: `failed 14 of 15 tasks of jobs 37, 41, which failed 3 of 812 on 9 other workers`."""
-    jobs = {run.job for run in runs}
-    failed = sum(len(run.members) for run in runs)
-    fine = sum(1 for job, run in conduct.window if run is None and job in jobs)
+    records = {run.record for run in runs}
+    failed = len({(run.record.job, task) for run in runs for task, _ in run.members})
+    fine = sum(1 for record, run in conduct.window if run is None and record in records)
     faults = tries = 0.0
     others: set[str] = set()
-    for job in jobs:
-        assert job.record is not None
-        more_faults, more_tries, _ = job.record.elsewhere(worker)
+    for record in records:
+        more_faults, more_tries, _ = record.elsewhere(worker)
         faults, tries = faults + more_faults, tries + more_tries
-        others |= job.record.by.keys() - {worker}
-    ids = sorted(job.id for job in jobs)
+        others |= record.by.keys() - {worker}
+    ids = sorted(record.job for record in records)
     named = ", ".join(map(str, ids[:5])) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
     plural = "s" if len(ids) > 1 else ""
     return (

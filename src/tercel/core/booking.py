@@ -64,7 +64,7 @@ class Booking(Standing):
         conduct = worker.conduct
         if conduct.accused:
             tasks = [task for task in tasks if task in job.finished]
-        conduct.succeeded(worker.id, job, len(tasks))
+        conduct.fine += [job] * len(tasks)
         for suspicion in self._suspicions.values():
             for task in tasks:
                 if (job.id, task) in suspicion.again:
@@ -117,9 +117,7 @@ class Booking(Standing):
         )
         if evidence is None:
             return {}
-        concerned = {
-            job.id: job for job in (*jobs, *(run.job for run in evidence.runs)) if job.id in self.jobs
-        }
+        concerned = {job.id: job for job in (*jobs, *self._accusers(evidence)) if job.id in self.jobs}
         alone = [job.id for job in concerned.values() if not self._another_for(job, worker)]
         if alone:
             worker.note = f"{evidence.text}; not quarantined, for no other worker could run job {min(alone)}"
@@ -132,20 +130,24 @@ class Booking(Standing):
                 self._suspicions[worker.id] = _suspicion(evidence)
         return self._give_back(evidence.runs, now)
 
+    def _accusers(self, evidence: Evidence) -> list[Job]:
+        """The jobs that a worker failed, as far as they have not ended."""
+        found = {run.record: self.jobs.get(run.record.job) for run in evidence.runs}
+        return [job for record, job in found.items() if job is not None and job.record is record]
+
     def _is_fit_for_others(self, worker: Worker, evidence: Evidence) -> bool:
         """Whether it ran other jobs well while it failed these."""
-        accused = {run.job for run in evidence.runs}
+        failed = {run.record for run in evidence.runs}
         ends = list(worker.conduct.window)
-        first = next((at for at, (job, _) in enumerate(ends) if job in accused), len(ends))
-        return sum(run is None and job not in accused for job, run in ends[first:]) >= FEWEST
+        first = next((at for at, (record, _) in enumerate(ends) if record in failed), len(ends))
+        return sum(run is None and record not in failed for record, run in ends[first:]) >= FEWEST
 
     def _part(self, worker: Worker, evidence: Evidence) -> None:
         """It is good for all but these jobs."""
-        accused = {run.job for run in evidence.runs}
-        for job in accused:
-            if self.jobs.get(job.id) is job:
-                self._refuse(job, worker, f"it {evidence.text}")
-        others = [end for end in worker.conduct.window if end[0] not in accused]
+        for job in self._accusers(evidence):
+            self._refuse(job, worker, f"it {evidence.text}")
+        failed = {run.record for run in evidence.runs}
+        others = [end for end in worker.conduct.window if end[0] not in failed]
         worker.conduct.window.clear()
         worker.conduct.window.extend(others)
 
@@ -176,8 +178,9 @@ class Booking(Standing):
         """What a worker failed and was not at fault for, of jobs that have not ended, is as if it had not been tried."""
         by_job: dict[Job, list[tuple[int, int]]] = {}
         for run in runs:
-            if self.jobs.get(run.job.id) is run.job:
-                by_job.setdefault(run.job, []).extend(run.members)
+            job = self.jobs.get(run.record.job)
+            if job is not None and job.record is run.record:
+                by_job.setdefault(job, []).extend(run.members)
         reopened = {}
         for job, members in by_job.items():
             again = IntervalSet()
@@ -214,7 +217,7 @@ class Booking(Standing):
         row, job, task = worker.row, flight.job, flight.task
         if not row.quarantined or not row.pause_s:
             return False
-        rate = rate_elsewhere(job, worker.id)
+        rate = rate_elsewhere(job.record, worker.id)
         if (rate is not None and rate >= HOPELESS) or not self._forgive(job, task):
             return False
         worker.conduct.fault("failed")
@@ -244,11 +247,9 @@ class Booking(Standing):
 
 
 def _suspicion(evidence: Evidence) -> Suspicion:
-    before = {}
-    for job in {run.job for run in evidence.runs}:
-        assert job.record is not None
-        before[job.id] = (job.record.all_tries, job.record.all_faults)
-    again = {(run.job.id, task) for run in evidence.runs for task, _ in run.members}
+    records = {run.record for run in evidence.runs}
+    before = {record.job: (record.all_tries, record.all_faults) for record in records}
+    again = {(run.record.job, task) for run in evidence.runs for task, _ in run.members}
     return Suspicion(evidence.rate, before, again)
 
 

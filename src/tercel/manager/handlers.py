@@ -20,6 +20,7 @@ from tercel.manager import (
     overview,
     queues,
     requests,
+    standing,
     streams,
     submissions,
     values,
@@ -32,13 +33,17 @@ from tercel.wire.api import (
     Flow,
     IssuedToken,
     JobList,
+    NewReservation,
     NewToken,
+    Quarantine,
     QueueSettings,
     Retry,
     Revision,
     Selection,
     Stored,
     Submission,
+    TagChange,
+    Tags,
     TaskList,
     TokenList,
     TokenView,
@@ -245,6 +250,36 @@ async def get_pool(call: Call) -> web.Response:
 
 async def post_drain(call: Call) -> web.Response:
     return answer(Counted(count=await requests.drain(call.manager, call.request.match_info["worker"])))
+
+
+async def post_quarantine(call: Call) -> web.Response:
+    asked = await call.body(Quarantine)
+    await standing.quarantine(call.manager, call.who, call.request.match_info["worker"], asked.reason)
+    return answer(Counted(count=1))
+
+
+async def post_worker_release(call: Call) -> web.Response:
+    return answer(Counted(count=await standing.release(call.manager, call.request.match_info["worker"])))
+
+
+async def post_tags(call: Call) -> web.Response:
+    change = await call.body(TagChange)
+    return answer(Tags(tags=await standing.tag(call.manager, call.request.match_info["worker"], change)))
+
+
+async def get_reservations(call: Call) -> web.Response:
+    return answer(standing.reservations(call.manager))
+
+
+async def post_reservation(call: Call) -> web.Response:
+    return answer(await standing.reserve(call.manager, call.who, await call.body(NewReservation)), 201)
+
+
+async def delete_reservation(call: Call) -> web.Response:
+    await standing.unreserve(
+        call.manager, whole_number(call.request.match_info["reservation"], "reservation", 0)
+    )
+    return answer(Counted(count=1))
 
 
 # -- queues -----------------------------------------------------------------------------------------------

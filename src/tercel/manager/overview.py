@@ -1,6 +1,7 @@
 """The pool, and how the manager is doing."""
 
 from tercel import __version__
+from tercel.core.idling import why_idle
 from tercel.core.workers import Worker
 from tercel.manager.access import Identity
 from tercel.manager.service import Manager
@@ -8,7 +9,8 @@ from tercel.manager.views import counts
 from tercel.wire.api import Counts, Pool, Status, WorkerView
 
 
-def worker_view(worker: Worker) -> WorkerView:
+def worker_view(worker: Worker, now: float) -> WorkerView:
+    facts, info = worker.facts, worker.info
     running = sum(1 for f in worker.flights.values() if f.running_since is not None)
     return WorkerView(
         id=worker.id,
@@ -21,15 +23,33 @@ def worker_view(worker: Worker) -> WorkerView:
         queued=len(worker.flights) - running,
         completed=worker.completed,
         version=worker.info.version,
-        note="; ".join(filter(None, (worker.note, worker.facts.note))),
+        note="; ".join(filter(None, (worker.note, facts.note))),
+        cpus_all=info.capacity.millicpus / 1000,
+        site=info.site,
+        os=info.os,
+        arch=info.arch,
+        gpus=len(info.gpus),
+        tags=sorted(worker.tags),
+        resources={name: amount / 1000 for name, amount in worker.capacity.resources},
+        load=facts.load,
+        cpus_free=facts.millicpus_free / 1000,
+        mem_free_bytes=facts.mem_free_bytes,
+        disk_free_bytes=facts.disk_free_bytes,
+        time_left_s=None if worker.ends_at is None else max(0.0, worker.ends_at - now),
+        unhealthy=facts.unhealthy,
+        quarantined=worker.row.quarantined,
+        reservation=worker.reservation.id if worker.reservation is not None else None,
+        faults=dict(worker.conduct.faults),
+        why=why_idle(worker, now),
     )
 
 
 def pool(manager: Manager) -> Pool:
     workers = sorted(manager.machine.workers.values(), key=lambda w: (not w.online, w.id))
     online = [w for w in workers if w.online]
+    now = manager.clock()
     return Pool(
-        workers=[worker_view(w) for w in workers],
+        workers=[worker_view(worker, now) for worker in workers],
         online=len(online),
         cpus=sum(w.capacity.millicpus for w in online) / 1000,
     )

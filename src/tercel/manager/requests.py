@@ -47,7 +47,7 @@ async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
                 begun = (task for task, flight in job.flights.items() if flight.running_since is not None)
                 wanted.difference_update(IntervalSet((task, task) for task in begun))
             count += manager.machine.on_cancel(job, wanted, reason, now)
-    await _saved(manager)
+    await saved(manager)
     return count
 
 
@@ -75,7 +75,7 @@ async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
                     if (spec := _revised(job.row.spec, wish)) != job.row.spec:
                         manager.machine.revise(job, spec)
         await _revive(manager, retried)
-    await _saved(manager)
+    await saved(manager)
     return count
 
 
@@ -103,7 +103,7 @@ async def hold(manager: Manager, who: Identity, selection: Selection) -> int:
         if (job := manager.machine.jobs.get(id)) is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
             count += manager.machine.on_hold(job, wanted)
-    await _saved(manager)
+    await saved(manager)
     return count
 
 
@@ -114,7 +114,7 @@ async def release(manager: Manager, who: Identity, selection: Selection) -> int:
         if (job := manager.machine.jobs.get(id)) is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
             count += manager.machine.on_release(job, wanted, manager.clock())
-    await _saved(manager)
+    await saved(manager)
     return count
 
 
@@ -131,7 +131,7 @@ async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
         if spec != job.row.spec:
             manager.machine.revise(job, spec)
             count += 1
-    await _saved(manager)
+    await saved(manager)
     return count
 
 
@@ -155,7 +155,12 @@ async def _in_turns(chosen: list[Chosen]) -> AsyncIterator[Chosen]:
             await asyncio.sleep(0)
 
 
-async def _saved(manager: Manager) -> None:
+def check_reason(reason: str) -> None:
+    if len(reason) > MAX_REASON or not reason.isprintable():
+        raise UsageError(f"a reason has at most {MAX_REASON} printable characters", "reason")
+
+
+async def saved(manager: Manager) -> None:
     manager.wake()
     await manager.settled()
     if manager.trouble:
@@ -197,8 +202,7 @@ async def _resolve(manager: Manager, who: Identity, selection: Selection) -> lis
         raise UsageError("nothing is selected: name a job (37), tasks (37.0-9), last or all", "select")
     if len(selection.select) > MAX_SELECTORS:
         raise UsageError(f"at most {MAX_SELECTORS} selectors at a time", "select")
-    if len(selection.reason) > MAX_REASON or not selection.reason.isprintable():
-        raise UsageError(f"a reason has at most {MAX_REASON} printable characters", "reason")
+    check_reason(selection.reason)
     manager.check_saving()
     whole: dict[int, None] = {}
     some: dict[int, IntervalSet] = {}

@@ -19,11 +19,15 @@ from tercel.wire.api import (
     IssuedToken,
     JobList,
     JobView,
+    NewReservation,
     NewToken,
     Pool,
+    Quarantine,
     QueueList,
     QueueSettings,
     QueueView,
+    ReservationList,
+    ReservationView,
     Retry,
     Revision,
     Selection,
@@ -31,6 +35,8 @@ from tercel.wire.api import (
     Stored,
     Submission,
     Submitted,
+    TagChange,
+    Tags,
     TaskList,
     TaskView,
     TokenList,
@@ -43,6 +49,7 @@ MAX_REQUEST_BYTES = 2**20
 _JOB = Parameter("job", "integer", "path", "the job's id", least=0, most=MAX_NUMBER)
 _TASK = Parameter("task", "integer", "path", "the task's number", least=0, most=MAX_NUMBER)
 _QUEUE = Parameter("queue", where="path", summary="the queue's name")
+_WORKER = Parameter("worker", where="path", summary="its id, as in the pool")
 _LIMIT = Parameter("limit", "integer", summary="page size", least=1, most=handlers.MAX_PAGE)
 _KEY = Parameter(
     "key",
@@ -290,11 +297,78 @@ _ROUTES: list[tuple[Operation, Handler]] = [
             path="/v1/workers/{worker}/drain",
             roles=_ADMINS,
             summary="Let a worker finish and leave",
-            parameters=(Parameter("worker", where="path"),),
+            parameters=(_WORKER,),
             answer=Counted,
             problems=_FOUND,
         ),
         handlers.post_drain,
+    ),
+    (
+        Operation(
+            method="POST",
+            path="/v1/workers/{worker}/quarantine",
+            roles=_ADMINS,
+            summary="Give a worker no more tasks until it is released",
+            parameters=(_WORKER,),
+            body=Quarantine,
+            most_bytes=MAX_REQUEST_BYTES,
+            answer=Counted,
+            problems=_CHANGED,
+        ),
+        handlers.post_quarantine,
+    ),
+    (
+        Operation(
+            method="POST",
+            path="/v1/workers/{worker}/release",
+            roles=_ADMINS,
+            summary="End a worker's quarantine",
+            parameters=(_WORKER,),
+            answer=Counted,
+            problems=_CHANGED,
+        ),
+        handlers.post_worker_release,
+    ),
+    (
+        Operation(
+            method="POST",
+            path="/v1/workers/{worker}/tags",
+            roles=_ADMINS,
+            summary="Add tags to a worker, or take some from it",
+            parameters=(_WORKER,),
+            body=TagChange,
+            most_bytes=MAX_REQUEST_BYTES,
+            answer=Tags,
+            problems=_CHANGED,
+        ),
+        handlers.post_tags,
+    ),
+    _look("/v1/reservations", "For whom workers are set aside", ReservationList, handlers.get_reservations),
+    (
+        Operation(
+            method="POST",
+            path="/v1/reservations",
+            roles=_ADMINS,
+            summary="Set workers aside for a queue or a user, for a time",
+            body=NewReservation,
+            most_bytes=MAX_REQUEST_BYTES,
+            answer=ReservationView,
+            status=201,
+            problems=_SENT,
+        ),
+        handlers.post_reservation,
+    ),
+    (
+        Operation(
+            method="DELETE",
+            path="/v1/reservations/{reservation}",
+            roles=_ADMINS,
+            summary="End a reservation",
+            parameters=(Parameter("reservation", "integer", "path", "its id", least=0, most=MAX_NUMBER),),
+            answer=Counted,
+            problems=_CHANGED,
+        ),
+        handlers.delete_reservation,
     ),
     (
         Operation(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from tercel.core.blame import blame_of
 from tercel.core.explain import why_paused, why_ready, why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job
@@ -327,6 +328,7 @@ def _attempt_view(outcome: Outcome) -> AttemptView:
         max_rss_bytes=report.max_rss_bytes,
         out_bytes=out.total_bytes if out else 0,
         err_bytes=err.total_bytes if err else 0,
+        blame=blame_of(outcome) or "",
         out_cut=out is not None and out.kept_bytes < out.total_bytes,
         err_cut=err is not None and err.kept_bytes < err.total_bytes,
     )

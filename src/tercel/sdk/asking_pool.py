@@ -1,5 +1,6 @@
 """What is asked about the pool, the manager, its queues and its tokens."""
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from tercel.core.model import Role
@@ -18,6 +19,30 @@ class AsksPool(Connection):
     async def drain(self, worker: str) -> api.Counted:
         """Let a worker finish what it runs, and leave."""
         return await self._ask("POST", f"/workers/{quote(worker, safe='')}/drain", api.Counted)
+
+    async def quarantine(self, worker: str, reason: str = "") -> api.Counted:
+        """Give a worker no more tasks until it is released. What it runs goes on."""
+        path = f"/workers/{quote(worker, safe='')}/quarantine"
+        return await self._ask("POST", path, api.Counted, body=api.Quarantine(reason=reason))
+
+    async def end_quarantine(self, worker: str) -> api.Counted:
+        """It takes tasks again. The count is 0 if it was in no quarantine."""
+        return await self._ask("POST", f"/workers/{quote(worker, safe='')}/release", api.Counted)
+
+    async def tag(self, worker: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> api.Tags:
+        """Add tags to a worker, or take some from it, also such as it says itself. Kept over its restarts."""
+        change = api.TagChange(add=list(add), remove=list(remove))
+        return await self._ask("POST", f"/workers/{quote(worker, safe='')}/tags", api.Tags, body=change)
+
+    async def reservations(self) -> api.ReservationList:
+        return await self._ask("GET", "/reservations", api.ReservationList)
+
+    async def reserve(self, new: api.NewReservation) -> api.ReservationView:
+        """Set workers aside for a queue or a user, for a time."""
+        return await self._ask("POST", "/reservations", api.ReservationView, body=new, repeatable=False)
+
+    async def end_reservation(self, id: int) -> api.Counted:
+        return await self._ask("DELETE", f"/reservations/{id}", api.Counted)
 
     async def health(self) -> api.Health:
         return await self._ask("GET", "/health", api.Health)

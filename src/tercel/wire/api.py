@@ -27,6 +27,12 @@ that is not known is refused):
     GET  /status            -> Status
     GET  /pool              -> Pool
     POST /workers/ID/drain  -> Counted
+    POST /workers/ID/quarantine  Quarantine -> Counted    it takes no tasks until it is released
+    POST /workers/ID/release     -> Counted                1 if it was in quarantine
+    POST /workers/ID/tags        TagChange -> Tags         beside what it says itself
+    GET  /reservations      -> ReservationList
+    POST /reservations      NewReservation -> ReservationView
+    DELETE /reservations/ID -> Counted                     they end by themselves, too
     GET  /events            -> server-sent events (JSON of Event)   ?job=37[&job=38][&tasks=true: with ended and spoke]
                                a comment line at least every 15 s; closes when all those jobs are done
     GET  /tokens, POST /tokens (NewToken -> IssuedToken), DELETE /tokens/ID
@@ -163,6 +169,8 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     max_rss_bytes: int
     out_bytes: int
     err_bytes: int
+    blame: str = ""
+    """Whose fault it was: `task`, `worker`, `node` or `outside`; empty: nothing was wrong, or somebody asked for it."""
     out_cut: bool
     """Only the tail of stdout was kept."""
     err_cut: bool
@@ -315,6 +323,33 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     note: str = ""
     """What is unusual about it, if anything."""
+    cpus_all: float = 0.0
+    """What it gives when its node has nothing else to do; `cpus` is what it gives now."""
+    site: str = ""
+    os: str = ""
+    arch: str = ""
+    gpus: int = 0
+    tags: list[str] = []
+    """What it says itself, and what people added and took."""
+    resources: dict[str, float] = {}
+    """What else it gives, by name: gpus, licences."""
+    load: float = 0.0
+    cpus_free: float = 0.0
+    """As it measured last; so are the others."""
+    mem_free_bytes: int = 0
+    disk_free_bytes: int = 0
+    time_left_s: float | None = None
+    """Until its own end, if it has a time limit."""
+    unhealthy: str = ""
+    """Why it takes no tasks for now, by its own checks."""
+    quarantined: str = ""
+    """By whom or what, and why, if it is."""
+    reservation: int | None = None
+    """The one that it is under."""
+    faults: dict[str, int] = {}
+    """Since the manager started: how many tasks `failed` there, were `interrupted` or `refused`, how often it was `lost`."""
+    why: str = ""
+    """Why it takes no tasks, or not everybody's, in words."""
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,6 +357,52 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     online: int
     cpus: float
     """Of those online."""
+
+
+class Quarantine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    reason: str = ""
+
+
+class TagChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    add: list[str] = []
+    remove: list[str] = []
+    """Also what the worker says itself."""
+
+
+class Tags(msgspec.Struct, frozen=True, kw_only=True):
+    tags: list[str]
+    """All that the worker has now."""
+
+
+class NewReservation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Workers that are set aside for a queue, a user, or a user in a queue."""
+
+    where: str = ""
+    """Which: a CEL expression over the worker's attributes; empty: all."""
+    queue: str = ""
+    user: str = ""
+    for_s: float
+    """How long."""
+    lend: bool = False
+    """Others may use them while they would be idle; nothing of theirs is ended for it."""
+
+
+class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    owner: str
+    """Who made it."""
+    where: str
+    queue: str
+    user: str
+    since: float
+    until: float
+    lend: bool
+    workers: list[str]
+    """Those that are connected and under it now."""
+
+
+class ReservationList(msgspec.Struct, frozen=True, kw_only=True):
+    reservations: list[ReservationView]
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,159 @@
+"""Quarantine, tags and reservations over HTTP: who may, what it does, how it is told, and that it lasts."""
+
+import getpass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tercel.core.model import End, Needs, Role
+from tercel.core.presence import WorkerInfo
+from tercel.wire.api import Counted, ReservationList, ReservationView, Tags, WorkerView
+from tests.api.house import Answer, House, Scripted, open_house
+
+ME = getpass.getuser()
+
+
+async def view(house: House, worker: Scripted) -> WorkerView:
+    return next(one for one in (await house.pool()).workers if one.id == worker.name)
+
+
+async def ask(house: House, worker: Scripted, what: str, **body: Any) -> Answer:
+    return await house.ask("POST", f"/v1/workers/{worker.name}/{what}", json=body)
+
+
+async def reserve(house: House, **body: Any) -> Answer:
+    return await house.ask("POST", "/v1/reservations", json={"for_s": 3600.0} | body)
+
+
+# -- quarantine -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.must("b")
+async def test_a_worker_in_quarantine_takes_nothing_until_it_is_released(house: House) -> None:
+    worker = await house.worker()
+    assert (await ask(house, worker, "quarantine", reason="its fan is loud")).of(Counted).count == 1
+    await house.submit()
+    shown = await view(house, worker)
+    assert shown.quarantined == f"by {ME}: its fan is loud"
+    assert shown.why.startswith(f"quarantined by {ME}: its fan is loud; `tercel worker release ")
+    assert "quarantined" in await house.explain("1.0")
+    assert (await house.ask("POST", f"/v1/workers/{worker.name}/release")).of(Counted).count == 1
+    assert (await worker.offered()).job == 1
+    assert (await house.ask("POST", f"/v1/workers/{worker.name}/release")).of(Counted).count == 0
+    assert (await view(house, worker)).why == ""
+
+
+async def test_quarantine_tags_and_reservations_outlive_the_manager(home: Path) -> None:
+    async with open_house(home / "data") as house:
+        worker = await house.worker()
+        name = worker.name
+        await ask(house, worker, "quarantine")
+        await ask(house, worker, "tags", add=["gpu"])
+        made = (await reserve(house, user="bob", where='"gpu" in worker.tags')).of(ReservationView)
+        assert made.workers == [name]
+    async with open_house(home / "data") as house:
+        again = Scripted(await house.dial(), name)
+        await again.join()
+        shown = await view(house, again)
+        assert (shown.quarantined, shown.tags, shown.reservation) == (f"by {ME}", ["gpu"], made.id)
+        listed = await house.get("/v1/reservations", ReservationList)
+        assert [(one.id, one.user, one.workers) for one in listed.reservations] == [(made.id, "bob", [name])]
+        await again.close()
+
+
+async def test_a_reason_is_short_and_printable(house: House) -> None:
+    worker = await house.worker()
+    for reason in ("x" * 501, "a\nb"):
+        assert (await ask(house, worker, "quarantine", reason=reason)).problem.field == "reason"
+    assert (await view(house, worker)).quarantined == ""
+
+
+async def test_the_faults_of_a_worker_are_counted_and_its_attempts_blamed(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(array="0-1", retries=1)
+    report = await worker.offered()
+    await worker.report(report, code=3)
+    await worker.report(await worker.offered(), end=End.INTERRUPTED, wall_s=1.5, note="its disk is full")
+    assert (await view(house, worker)).faults == {"failed": 1, "interrupted": 1}
+    tasks = [await house.task(1, number) for number in (0, 1)]
+    assert sorted(attempt.blame for task in tasks for attempt in task.attempts) == ["task", "worker"]
+
+
+# -- tags -------------------------------------------------------------------------------------------------
+
+
+async def test_tags_are_added_to_and_taken_from_what_a_worker_says(house: House) -> None:
+    info = WorkerInfo(node="n", capacity=Needs(1000, 0), tags=("old", "STAR"))
+    worker = await house.worker(info=info)
+    changed = await ask(house, worker, "tags", add=["gpu"], remove=["old"])
+    assert changed.of(Tags).tags == ["STAR", "gpu"]
+    await house.submit(requires=["gpu", "STAR"])
+    assert (await worker.offered()).job == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "add"),
+        ({"add": ["a b"]}, "add"),
+        ({"remove": [""]}, "remove"),
+        ({"add": ["a"], "remove": ["a"]}, "add"),
+        ({"add": [f"t{n}" for n in range(20_000)]}, "add"),
+        ({"tags": ["a"]}, "tags"),
+    ],
+)
+async def test_bad_tags_change_nothing(house: House, body: dict[str, Any], field: str) -> None:
+    worker = await house.worker()
+    answer = await ask(house, worker, "tags", **body)
+    assert (answer.status, answer.problem.field) == (400, field)
+    assert (await view(house, worker)).tags == []
+
+
+# -- reservations -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.must("b")
+async def test_a_reserved_worker_is_for_those_it_is_reserved_for(house: House) -> None:
+    bob = await house.token(Role.USER, "bob")
+    lab = WorkerInfo(node="n", capacity=Needs(1000, 0), site="lab1")
+    worker = await house.worker(info=lab)
+    made = (await reserve(house, user="bob", where='worker.site == "lab1"')).of(ReservationView)
+    assert (made.owner, made.workers, made.lend) == (ME, [worker.name], False)
+    await house.submit()
+    assert "reserved for user bob" in await house.explain("1.0")
+    shown = await view(house, worker)
+    assert (shown.site, shown.reservation) == ("lab1", made.id)
+    assert shown.why.startswith("reserved for user bob for another ")
+    await house.submit(token=bob.secret)
+    assert (await worker.offered()).job == 2
+    assert (await house.ask("DELETE", f"/v1/reservations/{made.id}")).of(Counted).count == 1
+    assert (await house.ask("DELETE", f"/v1/reservations/{made.id}")).problem.status == 404
+
+
+async def test_a_lent_worker_runs_others_tasks_while_it_would_be_idle(house: House) -> None:
+    worker = await house.worker()
+    await reserve(house, queue="vision", lend=True)
+    await house.submit()
+    assert (await worker.offered()).job == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "queue"),
+        ({"queue": "no such name!"}, "queue"),
+        ({"user": "x" * 65}, "user"),
+        ({"queue": "lab", "for_s": 0}, "for_s"),
+        ({"queue": "lab", "for_s": -5.0}, "for_s"),
+        ({"queue": "lab", "for_s": 1e300}, "for_s"),
+        ({"queue": "lab", "where": "worker.sit == 'x'"}, "where"),
+        ({"queue": "lab", "where": "worker.site"}, "where"),
+        ({"queue": "lab", "where": "task.owner == 'ada'"}, "where"),
+        ({"queue": "lab", "where": "worker.cpus > 1" + " && worker.cpus > 1" * 1000}, "where"),
+    ],
+)
+async def test_a_bad_reservation_reserves_nothing(house: House, body: dict[str, Any], field: str) -> None:
+    answer = await reserve(house, **body)
+    assert (answer.status, answer.problem.field) == (400, field)
+    assert (await house.get("/v1/reservations", ReservationList)).reservations == []
