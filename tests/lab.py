@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from tercel.core.errors import PassingFault, PeerError
 from tercel.core.states import TaskState
 from tercel.links.access import Access, read_access
+from tercel.runners import cgroups
 from tercel.sdk import AsyncClient
 from tercel.wire.api import JobView, Submission, TaskView
 from tercel.worker.spool import Spool
@@ -85,6 +86,9 @@ class Lab:
                     pass
             assert time.monotonic() < deadline, f"cannot be killed: {left}"
             time.sleep(0.01)
+        for record in self.root.glob("**/cgroups"):  # of workers that were killed and never came back
+            for path in record.read_text().split():
+                cgroups.remove(path)
 
     def story(self) -> str:
         """The last words of every process."""

@@ -134,10 +134,22 @@ async def test_groups_go_with_their_lane(tmp_path: Path, recorder: Recorder) -> 
     await run(runner, recorder, shell("true", limits=Limits(mem_bytes=2**30, pids=50)))
     [*bases] = groups_left(tmp_path)
     assert len(bases) == 3
-    assert any(any(path.is_dir() for path in base.iterdir()) for base in bases)
+    assert all(any(path.is_dir() for path in base.iterdir()) for base in bases)
     await runner.stop()
     assert not [base for base in bases if base.exists()]
     assert not (tmp_path / "cgroups").exists()
+
+
+@needs_groups
+async def test_spawners_of_a_killed_worker_remove_their_groups(tmp_path: Path) -> None:
+    """Nobody may ever start a worker there again."""
+    worker, _, spawner = await a_worker_that_runs_something(tmp_path)
+    left = groups_left(tmp_path)
+    assert left
+    worker.kill()
+    await worker.wait()
+    await becomes(lambda: not is_running(spawner), "the spawner has ended")
+    assert not [path for path in left if path.exists()]
 
 
 @needs_groups
@@ -158,8 +170,8 @@ async def test_a_stray_out_of_sight_is_found_by_its_group(
     await runner.stop()
 
 
-@needs_groups
-async def test_groups_of_a_killed_worker_go_with_the_next_start(tmp_path: Path, recorder: Recorder) -> None:
+async def a_worker_that_runs_something(directory: Path) -> tuple[asyncio.subprocess.Process, int, int]:
+    """The process, and the pids of a task and its spawner."""
     source = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
@@ -176,10 +188,16 @@ async def test_groups_of_a_killed_worker_go_with_the_next_start(tmp_path: Path, 
     )
     root = Path(__file__).parents[2]
     env = os.environ | {"PYTHONPATH": f"{root}:{root / 'src'}"}
-    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", source, str(tmp_path), env=env)
-    await becomes((tmp_path / "here").exists, "the task runs")
-    task, spawner = map(int, (tmp_path / "here").read_text().split())
-    os.kill(spawner, signal.SIGSTOP)  # it could still tidy up a little
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", source, str(directory), env=env)
+    await becomes((directory / "here").exists, "the task runs")
+    task, spawner = map(int, (directory / "here").read_text().split())
+    return worker, task, spawner
+
+
+@needs_groups
+async def test_groups_of_a_killed_worker_go_with_the_next_start(tmp_path: Path, recorder: Recorder) -> None:
+    worker, task, spawner = await a_worker_that_runs_something(tmp_path)
+    os.kill(spawner, signal.SIGSTOP)  # or it would tidy up
     worker.kill()
     await worker.wait()
     left = groups_left(tmp_path)
@@ -189,5 +207,5 @@ async def test_groups_of_a_killed_worker_go_with_the_next_start(tmp_path: Path, 
     await runner.start(recorder)
     assert not is_running(task)
     assert not is_running(spawner)
-    await runner.stop()
     assert not [path for path in left if path.exists()]
+    await runner.stop()

@@ -185,10 +185,18 @@ def test_the_engines_have_an_order(tmp_path: Path) -> None:
     for name in ("singularity", "docker", "podman"):
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o755)
-        found = engines.find(os.fsencode(tmp_path))
-        assert found is not None
-        assert found[0] == name
-    assert engines.find(b"/nowhere") is None
+        assert engines.found(os.fsencode(tmp_path))[0] == (name, os.fsencode(tmp_path / name))
+    assert engines.found(b"/nowhere") == []
+
+
+async def test_an_engine_that_does_not_work_is_passed_over(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = {"podman": "exit 1", "docker": "exit 1", "apptainer": "echo $*"}
+    a_path(tmp_path / "bin", tools, monkeypatch)
+    async for runner in a_runner(tmp_path, recorder):
+        report = await run(runner, recorder, shell("go", container="image:1"))
+        assert text(report.out).endswith("image:1 go\n")
 
 
 @pytest.mark.parametrize(
@@ -269,13 +277,17 @@ def has_image() -> bool:
     )
 
 
-needs_podman = pytest.mark.skipif(
-    not has_image(), reason="podman, runc or busybox is not installed, or podman does not work here"
-)
+@pytest.fixture
+def image() -> None:
+    if not has_image():
+        pytest.skip("podman, runc or busybox is not installed, or podman does not work here")
+
+
+needs_podman = pytest.mark.usefixtures("image")
 
 
 @pytest.fixture
-async def with_podman(tmp_path: Path, recorder: Recorder) -> AsyncIterator[SpawnerPool]:
+async def with_podman(tmp_path: Path, recorder: Recorder, image: None) -> AsyncIterator[SpawnerPool]:
     async for runner in a_runner(tmp_path, recorder, ARGS):
         yield runner
     assert containers_of(tmp_path) == []

@@ -181,6 +181,21 @@ async def test_limits_are_of_the_job_and_not_of_the_lane(limited: SpawnerPool, r
     assert large.max_rss_bytes >= 150 * MB
 
 
+async def test_files_left_in_memory_are_not_held_against_the_next_task(
+    limited: SpawnerPool, recorder: Recorder
+) -> None:
+    limits = Limits(mem_bytes=200 * MB)
+    left = Path(f"/dev/shm/tercel-test-{os.getpid()}")
+    try:
+        leave = f"open({str(left)!r}, 'wb').write(bytes(150 * 2**20))"
+        first = await run(limited, recorder, python(leave, limits=limits))
+        take = "x = b'x' * (150 * 2**20); import time; time.sleep(0.3)"
+        second = await run(limited, recorder, python(take, attempt=2, limits=limits))
+        assert [(report.end, report.code) for report in (first, second)] == [(End.EXITED, 0)] * 2, second
+    finally:
+        left.unlink(missing_ok=True)
+
+
 @pytest.mark.skipif(not may_use_cgroups(), reason="no control group here that this user may divide")
 async def test_a_spawner_that_the_kernel_ends_is_the_attempts_doing(
     runner: SpawnerPool, recorder: Recorder

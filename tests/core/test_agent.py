@@ -12,8 +12,7 @@ from tercel.core.model import End, Needs, Output, Program, Report
 from tercel.core.presence import Held
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
-from tercel.worker import agent as module
-from tercel.worker import lanes
+from tercel.worker import debts, lanes
 from tercel.worker.agent import Agent
 
 TWO_CPUS = Needs(2000, 1000)
@@ -321,7 +320,7 @@ def test_what_is_dropped_is_killed_and_not_owed() -> None:
 
 
 def test_nothing_is_launched_while_too_much_is_owed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OWED_MOST_BYTES", 10_000)
+    monkeypatch.setattr(debts, "OWED_MOST_BYTES", 10_000)
     agent = _agent(Needs(1000, 0))
     agent.on_offer(Offer(1, 0, 9, 0))
     agent.launches()
@@ -466,7 +465,7 @@ class Histories(RuleBasedStateMachine):
     def pause(self, data: st.DataObject) -> None:
         self._give_back(self.agent.pause())
         heads = {launches[0].attempt for launches in self._in_lanes().values()}
-        unbegun = [attempt for attempt in self.agent.unbegun() if attempt not in heads]
+        unbegun = [attempt for attempt in self.agent.lanes.unbegun() if attempt not in heads]
         self._ended(
             [_report(a, job=self.running[a].job, end=End.INTERRUPTED, started_at=0.0) for a in unbegun], set()
         )

@@ -180,8 +180,8 @@ def test_what_a_paused_agent_withdraws_from_lanes_is_reported_not_kept() -> None
     assert list(_env(agent.launches())) == [101, 102, 103]
     agent.on_started([101])
     agent.pause()
-    assert agent.unbegun() == [102, 103]
-    assert agent.unbegun() == []
+    assert agent.lanes.unbegun() == [102, 103]
+    assert agent.lanes.unbegun() == []
     withdrawn = Report(1, 2, 102, End.INTERRUPTED, 0, 0.0, 0.0, 0.0, 0)
     assert agent.on_ended([withdrawn]) == [withdrawn]
     assert [held.attempt for held in agent.held() if not held.ended] == [101, 103]

@@ -30,6 +30,13 @@ def test_memory_that_nobody_has_is_told_with_counts() -> None:
     assert told == "waits for memory ≥ 64 GB: 0 of 3 workers have it; the largest has 16 GB"
 
 
+def test_cores_that_others_use_are_told() -> None:
+    told = explained("worker w1 joins cpus=8", "w1 gives cpus=2", "submit 1 cpus=4")
+    assert told == (
+        "1 of 1 worker could run it, but all of them are short of the cores or memory it needs, as others use them"
+    )
+
+
 def test_all_busy_tells_how_many_come_before() -> None:
     told = explained("worker w1 joins cpus=1", "submit 1 tasks=0-4", "submit 2 priority=2000", task="2.0")
     assert told.endswith("all busy; 4 tasks of 1 job come before it")

@@ -66,13 +66,14 @@ class SimWorker:
         self.tags = tags
         self.indices = {"gpus": tuple(map(str, range(gpus)))} if gpus else {}
         self.resources = (("gpus", gpus * 1000),) if gpus else ()
-        self.capacity = msgspec.structs.replace(capacity, resources=self.resources)
+        self.whole = self.capacity = msgspec.structs.replace(capacity, resources=self.resources)
+        """What it has, and what it gives of that at this time."""
         self.unhealthy = ""
         self.spool: dict[int, Report] = {}
         self.up = False
         self.link: Link | None = None
         self.welcomed = False
-        self.agent = Agent(self.capacity, self.indices)
+        self.agent = Agent(self.whole, self.indices)
         self._life = 0
         """Counts processes: what was planned in an earlier one is off."""
         self._lives = 0
@@ -90,7 +91,10 @@ class SimWorker:
         self.up = True
         self._life += 1
         self._lives += 1
-        self.agent = Agent(self.capacity, self.indices)
+        self.agent = Agent(self.whole, self.indices)
+        self.agent.set_capacity(self.capacity)
+        if self.unhealthy:
+            self.agent.pause()
         self.agent.restore(self.spool.values())
         self._lanes, self._runs, self._outbox = {}, {}, []
         self.world.note("worker starts", self.name, "owes", list(self.agent.owed))
@@ -126,7 +130,9 @@ class SimWorker:
 
     def change_capacity(self, capacity: Needs) -> None:
         """The node's owner is back at the keyboard, or has left."""
-        self.capacity = capacity = msgspec.structs.replace(capacity, resources=self.resources)
+        millicpus = min(capacity.millicpus, self.whole.millicpus)
+        mem_bytes = min(capacity.mem_bytes, self.whole.mem_bytes)
+        self.capacity = capacity = Needs(millicpus, mem_bytes, "", self.resources)
         if self.up:
             returned = self.agent.set_capacity(capacity)
             self._say(self.presence())
@@ -137,8 +143,17 @@ class SimWorker:
         """Unwell, or well again."""
         if unhealthy != self.unhealthy:
             self.unhealthy = unhealthy
-            if self.up:
-                self._say(self.presence())
+            if not self.up:
+                return
+            returned: list[int] = []
+            if unhealthy:
+                returned = self.agent.pause()
+                self._withdraw(self.agent.lanes.unbegun())
+            else:
+                self.agent.resume()
+            self._say(self.presence())
+            self._say_returned(returned)
+            self._launch()
 
     def _leave_if_settled(self) -> None:
         if self.agent.draining and self.agent.idle and not self.agent.owed and self.link and self.welcomed:
@@ -189,7 +204,7 @@ class SimWorker:
         self._outbox = []
         info = WorkerInfo(
             node=self.base,
-            capacity=self.capacity,
+            capacity=self.whole,
             tags=self.tags,
             indices=self.indices,
             gpus=tuple(Gpu(piece) for piece in self.indices.get("gpus", ())),

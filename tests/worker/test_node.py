@@ -7,7 +7,7 @@ import pytest
 
 from tercel.core.errors import UsageError
 from tercel.core.model import Needs
-from tercel.worker import engines, node, speed
+from tercel.worker import cgroups, engines, node, speed
 from tercel.worker.options import WorkerOptions
 from tercel.worker.remembered import remembered
 
@@ -91,6 +91,23 @@ def test_limits_are_found_in_v1(tmp_path: Path, mount: str) -> None:
     assert node.usable_mem_bytes(root) == 2**27
 
 
+def test_what_is_left_of_a_limit_counts_what_goes_when_it_is_needed(tmp_path: Path) -> None:
+    root = _tree(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/a\n5:memory:/b",
+            "sys/fs/cgroup/a/memory.max": "1000",
+            "sys/fs/cgroup/a/memory.current": "900",
+            "sys/fs/cgroup/a/memory.stat": "anon 500\ninactive_file 300",
+            "sys/fs/cgroup/memory.max": "max",
+            "sys/fs/cgroup/memory/b/memory.limit_in_bytes": "700",
+            "sys/fs/cgroup/memory/b/memory.usage_in_bytes": "800",
+        },
+    )
+    assert list(cgroups.mem_left(root)) == [400, 0]
+    assert list(cgroups.mem_left(tmp_path / "none")) == []
+
+
 @pytest.mark.parametrize("text", ["", "garbage", "0:0:", ":::", "0::/../../../etc", "max", "-1 -1", "1 0"])
 def test_nonsense_in_cgroup_files_is_no_limit(tmp_path: Path, text: str) -> None:
     files = {
@@ -101,6 +118,7 @@ def test_nonsense_in_cgroup_files_is_no_limit(tmp_path: Path, text: str) -> None
     root = _tree(tmp_path, files)
     assert node.usable_cores(root) == CORES
     assert node.usable_mem_bytes(root) == _all_memory()
+    assert list(cgroups.mem_left(root)) == []
 
 
 def test_options_override_what_is_found(tmp_path: Path) -> None:

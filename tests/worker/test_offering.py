@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercel.core.errors import UsageError
-from tercel.worker.offering import MOST_TAGS, Offered, read_resources, read_tags
+from tercel.core.placement import MAX_TAGS
+from tercel.worker.offering import Offered, read_resources, read_tags
 
 
 @pytest.mark.K(3)
@@ -18,7 +19,7 @@ def test_tags_are_kept_in_order_and_each_once() -> None:
     "tag", ["", " ", "a b", "a,b", "a\nb", "a\0", "\x1b[31m", "x" * 101, "a\u2028b", "a\u00a0b"]
 )
 def test_a_tag_that_is_none_is_told(tag: str) -> None:
-    with pytest.raises(UsageError, match="1 to 100 visible characters") as told:
+    with pytest.raises(UsageError, match="1 to 100 printable characters") as told:
         read_tags(["STAR", tag])
     assert told.value.field == "tag"
     assert "\x1b" not in str(told.value)
@@ -26,9 +27,9 @@ def test_a_tag_that_is_none_is_told(tag: str) -> None:
 
 @pytest.mark.must("d")
 def test_ten_thousand_tags_are_the_most() -> None:
-    tags = [f"t{number}" for number in range(MOST_TAGS)]
-    assert len(read_tags(tags + tags)) == MOST_TAGS
-    with pytest.raises(UsageError, match="10,001 tags; a worker has at most 10,000"):
+    tags = [f"t{number}" for number in range(MAX_TAGS)]
+    assert len(read_tags(tags + tags)) == MAX_TAGS
+    with pytest.raises(UsageError, match="10,001 tags; at most 10,000"):
         read_tags([*tags, "one more"[:3]])
 
 
@@ -48,11 +49,11 @@ def test_resources_are_countable_or_indexed_and_gpus_both() -> None:
     ("words", "message"),
     [
         (["x"], "write NAME=AMOUNT"),
-        (["=2"], "write NAME=AMOUNT"),
-        (["9x=2"], "write NAME=AMOUNT"),
-        (["a b=2"], "write NAME=AMOUNT"),
-        (["a\n=2"], "write NAME=AMOUNT"),
-        (["x" * 65 + "=1"], "at most 64"),
+        (["=2"], "is no name"),
+        (["9x=2"], "is no name"),
+        (["a b=2"], "is no name"),
+        (["a\n=2"], "is no name"),
+        (["x" * 65 + "=1"], "is no name"),
         (["x=-1"], "a number from 0.001"),
         (["x=nan"], "a number from 0.001"),
         (["x=inf"], "a number from 0.001"),
@@ -72,8 +73,8 @@ def test_resources_are_countable_or_indexed_and_gpus_both() -> None:
         (["gpus=some"], "write auto, a whole number"),
         (["gpus=99999999999999999999"], "write auto, a whole number"),
         (["gpus=1", "gpus=auto"], "given twice"),
-        (["cpus=3"], "say it with --cpus"),
-        (["mem=3"], "say it with --mem"),
+        (["cpus=3"], "an option of its own"),
+        (["mem=3"], "an option of its own"),
         ([f"r{n}=1" for n in range(1001)], "1,001 resources"),
     ],
 )

@@ -11,6 +11,7 @@ from tercel.wire.messages import (
     MAX_FRAME_BYTES,
     SEGMENT_BYTES,
     Bye,
+    Cached,
     FromWorker,
     Presence,
     Reports,
@@ -62,6 +63,22 @@ def test_what_is_added_while_segments_are_sent_does_not_wait_for_their_end() -> 
     assert [type(m) for m in outbox.take()] == [Segment]
     outbox.add_reports([report(1)])
     assert [type(m) for m in outbox.take()] == [Reports, Segment]
+
+
+def test_however_many_values_are_kept_they_are_told_in_frames_that_pass() -> None:
+    outbox = _outbox()
+    kept = [(f"b{number:064x}", number) for number in range(20_000)]
+    gone = [f"b{number:064x}" for number in range(30_000, 30_700)]
+    outbox.add_cached(kept, gone)
+    told: list[tuple[str, int]] = []
+    went: list[str] = []
+    for frame in _frames(outbox):
+        assert len(WorkerSession().encode(frame)) < FRAME_BYTES
+        for message in frame:
+            assert isinstance(message, Cached)
+            told += message.kept
+            went += message.gone
+    assert (told, went) == (kept, gone)
 
 
 outputs = st.one_of(

@@ -51,13 +51,43 @@ async def test_near_its_end_it_drains_then_stops_what_runs_without_blame_and_lea
         pass
     assert now() == pytest.approx(LIMIT_S - 45, abs=0.1)
     assert await link.expect(Returned) == Returned([101])
-    (report,) = await link.expect_reports(1)
+    await stage.runner.until(lambda: stage.runner.killed == [100])
     assert now() == pytest.approx(LIMIT_S - 15, abs=0.1)
-    assert (report.end, report.note) == (End.INTERRUPTED, "its worker's time was up")
+    stage.runner.end(100, end=End.CANCELLED, code=15)
+    (report,) = await link.expect_reports(1)
+    assert (report.end, report.code, report.note) == (End.INTERRUPTED, 0, "its worker's time was up")
     await link.send(Ack([100]))
     assert await link.expect(Bye) == Bye("its time was up")
     await stage.left()
     assert now() < LIMIT_S
+
+
+@virtual
+async def test_who_takes_too_long_to_end_is_stopped(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, time_limit_s=LIMIT_S)
+    link = await stage.joined(heartbeat_s=3000.0)
+    await link.offer(0, 1)
+    await stage.runner.until_running(100, 101)
+    await stage.runner.until(lambda: stage.runner.killed == [100, 101])
+    stage.runner.end(100, end=End.EXITED, code=3)
+    await stage.runner.until(lambda: stage.runner.stopped)
+    assert now() == pytest.approx(LIMIT_S - 7.5, abs=0.1)
+    reports = await link.expect_reports(2)
+    assert [(r.attempt, r.end, r.code) for r in reports] == [(100, End.EXITED, 3), (101, End.INTERRUPTED, 0)]
+    await link.send(Ack([100, 101]))
+    await stage.left()
+
+
+@virtual
+async def test_what_the_user_cancelled_in_time_is_told_as_cancelled(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, time_limit_s=LIMIT_S)
+    link = await stage.joined(heartbeat_s=3000.0)
+    await link.offer(0, 0)
+    await stage.runner.until_running(100)
+    stage.runner.end(100, end=End.CANCELLED)
+    (report,) = await link.expect_reports(1)
+    assert (report.end, report.note) == (End.CANCELLED, "")
+    await stage.killed()
 
 
 @virtual
@@ -101,7 +131,7 @@ async def test_without_a_link_it_still_ends_in_time_and_its_spool_keeps_the_repo
     stage.manager.trouble = Unreachable("cut")
     await link.end.close()
     await stage.left()
-    assert LIMIT_S - 16 < now() < LIMIT_S
+    assert LIMIT_S - 8 < now() < LIMIT_S
     second = Stage(tmp_path)
     reports = await (await second.joined()).expect_reports(2)
     assert {(r.end, r.note) for r in reports} == {(End.INTERRUPTED, "its worker's time was up")}

@@ -12,7 +12,7 @@ from tercel.wire.messages import (
     Ack,
     Cancel,
 )
-from tercel.worker import agent
+from tercel.worker import agent, debts
 from tests.worker.stage import Stage, virtual
 
 
@@ -20,7 +20,7 @@ from tests.worker.stage import Stage, virtual
 async def test_nothing_is_launched_while_too_much_is_unacknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(agent, "OWED_MOST_BYTES", 10_000)
+    monkeypatch.setattr(debts, "OWED_MOST_BYTES", 10_000)
     stage = Stage(tmp_path)
     link = await stage.at_work(5)
     stage.runner.end(100, out=Output(16_000, 16_000, bytes(16_000)))

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tercel.core.model import End
+from tercel.core.model import End, Needs
 from tercel.wire.messages import FromWorker, Hello, Offer, Presence, Returned, Welcome
 from tercel.worker import watching
 from tercel.worker.facts import EVERY_S, Telling
-from tercel.worker.pressure import Reading
+from tercel.worker.pressure import Pressure, Reading
 from tests.worker.stage import FakeLink, Stage, now, report, virtual
 
 GIB = 2**30
@@ -204,6 +204,20 @@ async def test_facts_go_with_presence(tmp_path: Path) -> None:
     facts = (await _presence(link, load=3.0)).facts
     assert (facts.millicpus_free, facts.mem_free_bytes, facts.disk_free_bytes) == (1500, GIB // 2, GIB // 2)
     await stage.killed()
+
+
+async def test_a_node_that_cannot_be_measured_is_told_once_and_used_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def hidden() -> Reading:
+        raise PermissionError("/proc/stat")
+
+    senses = watching.NodeSenses(tmp_path, hidden, "")
+    pressure = Pressure(Needs(7000, GIB), cores=8, mem_bytes=GIB, keep_free=1)
+    for at in range(3):
+        assert pressure.on_reading(await senses.measure(), 0.0, float(at)) == Needs(7000, GIB)
+    assert caplog.text.count("Cannot measure what this node does") == 1
+    assert await senses.check() == ""
 
 
 def test_small_changes_are_not_told_and_large_ones_not_too_often() -> None:

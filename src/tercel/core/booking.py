@@ -59,16 +59,20 @@ class Booking(Standing):
 
     # -- what happens at a worker -------------------------------------------------------------------------
 
-    def _book_success(self, worker: Worker, job: Job, task: int, now: float) -> None:
-        worker.conduct.fine.append(job)
-        if self._suspicions:
-            for suspicion in self._suspicions.values():
+    def _book_successes(self, worker: Worker, job: Job, tasks: list[int], now: float) -> None:
+        """Of these tasks, which have ended, those that finished."""
+        conduct = worker.conduct
+        if conduct.accused:
+            tasks = [task for task in tasks if task in job.finished]
+        conduct.succeeded(worker.id, job, len(tasks))
+        for suspicion in self._suspicions.values():
+            for task in tasks:
                 if (job.id, task) in suspicion.again:
                     suspicion.again.discard((job.id, task))
                     suspicion.finished += 1
-        if worker.conduct.probing:
-            worker.conduct.passed += 1
-            if worker.conduct.passed >= PROBES:
+        if conduct.probing:
+            conduct.passed += len(tasks)
+            if conduct.passed >= PROBES:
                 self._clear(worker, "was quarantined, and has run tasks without fault since", now)
 
     def _book_failure(self, worker: Worker, flight: Flight, now: float) -> None:

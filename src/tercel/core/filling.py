@@ -103,6 +103,8 @@ class Pass:
 
     def fill(self, workers: list[Worker]) -> None:
         for worker in workers:
+            if not len(self._ready):
+                break
             self._fill(worker)
         for line, places in self._places.items():
             places.give_back()

@@ -10,7 +10,6 @@ worker is asked by itself.
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
 from tercel.core import cel
 from tercel.core.attributes import ATTRIBUTES, Of
@@ -34,6 +33,7 @@ OWN = frozenset(
     }
 )
 """Attributes that are never part of a shape."""
+KINDS_MOST = 10_000
 VERDICTS_MOST = 20_000
 """Of one kind on shapes, some of which nobody has any more."""
 _NO_TAGS: frozenset[str] = frozenset()
@@ -63,10 +63,9 @@ class Shape:
 
 
 class Kind:
-    """Compared by identity: there is one of each, as long as a job is of it."""
+    """Compared by identity: there is one of each, mostly. Where there are two, jobs just stand in two lines."""
 
     __slots__ = (
-        "__weakref__",
         "_verdicts",
         "job",
         "needs",
@@ -162,8 +161,7 @@ def _hashable(value: Value) -> object:
     return tuple(sorted(value.items())) if type(value) is dict else value
 
 
-_KINDS: WeakValueDictionary[tuple[object, ...], Kind] = WeakValueDictionary()
-_NO_JOB: tuple[object, ...] = ()
+_KINDS: dict[tuple[object, ...], Kind] = {}
 
 
 def kind_of(row: JobRow, span_s: float = 0.0) -> Kind:
@@ -172,18 +170,19 @@ def kind_of(row: JobRow, span_s: float = 0.0) -> Kind:
     needs, span_s = spec.needs, spec.time_limit_s or span_s
     if not spec.where and not spec.rank and not spec.requires:
         key: tuple[object, ...] = (needs, span_s)
-        kind = _KINDS.get(key)
-        if kind is None:
-            kind = _KINDS[key] = Kind(needs, span_s=span_s)
-        return kind
+        return _KINDS.get(key) or _new(key, Kind(needs, span_s=span_s))
     where = cel.where(spec.where) if spec.where else None
     rank = cel.rank(spec.rank) if spec.rank else None
     job = _asked_of_job(row, where, rank)
     requires = frozenset(spec.requires)
     key = (needs, span_s, requires, spec.where, spec.rank, *job.items())
-    kind = _KINDS.get(key)
-    if kind is None:
-        kind = _KINDS[key] = Kind(needs, requires, where, rank, span_s, job)
+    return _KINDS.get(key) or _new(key, Kind(needs, requires, where, rank, span_s, job))
+
+
+def _new(key: tuple[object, ...], kind: Kind) -> Kind:
+    if len(_KINDS) >= KINDS_MOST:
+        _KINDS.clear()
+    _KINDS[key] = kind
     return kind
 
 

@@ -156,8 +156,8 @@ class Job:
         self.row = row
         self.queue = queue
         self.user: Account = queue.user(row.owner)
-        self.needs: Needs = row.spec.needs
         self.kind: Kind = kind_of(row)
+        self.needs: Needs = self.kind.needs
         self.task_count = row.task_count
         self.most_fails = row.spec.most_fails(row.task_count)
         self.ready = IntervalSet(row.ranges)
@@ -251,8 +251,8 @@ class Job:
         return 0.0 if self.long_s == 0.0 else max(1.0, 2.0 ** math.ceil(math.log2(self.long_s)))
 
     def find_kind(self) -> None:
-        self.needs = self.row.spec.needs
         self.kind = kind_of(self.row, self.span_s)
+        self.needs = self.kind.needs
 
     @property
     def expected_wall_s(self) -> float | None:
@@ -299,11 +299,9 @@ class Job:
         return None
 
     def ended_in(self, state: TaskState) -> IntervalSet:
-        return {
-            TaskState.FINISHED: self.finished,
-            TaskState.FAILED: self.failed,
-            TaskState.CANCELLED: self.cancelled,
-        }[state]
+        if state is TaskState.FINISHED:
+            return self.finished
+        return self.failed if state is TaskState.FAILED else self.cancelled
 
     @property
     def resting(self) -> tuple[IntervalSet, IntervalSet, IntervalSet]:

@@ -205,7 +205,8 @@ class Machine(Joining):
                 if report.out is not None or report.err is not None:
                     ended.spoke.append(flight.task)
         self.effects.append(Acknowledged(id, [report.attempt for report in reports]))
-        worker.conduct.count(worker.id)
+        for id_, told in news.items():
+            self._book_successes(worker, touched[id_], told.ended, now)
         if worker.conduct.accused:
             worker.conduct.accused = False
             for id_, again in self._suspect(worker, touched.values(), now).items():
@@ -278,11 +279,12 @@ class Machine(Joining):
                 self._refusals.setdefault(worker.id, set()).add(job.id)
             self._take_off(flight, again=False)
             return False
-        if _outgrew(job, flight, report):
+        if report.end is End.EXCEEDED and _outgrew(job, flight, report):
             self._take_outgrown(worker, flight, report, now)
             return False
         event = self._verdict(job, task, report)
-        if event is not TaskEvent.FINISH and self._is_workers_fault(worker, flight, report, now):
+        fine = event is TaskEvent.FINISH
+        if not fine and self._is_workers_fault(worker, flight, report, now):
             self._take_off(flight, again=True)
             return False
         before = job.state_of(task)
@@ -292,19 +294,17 @@ class Machine(Joining):
         if report.end is End.EXITED and job.took(report.wall_s) and self._timed:
             job.find_kind()
         job.due += self.worth_of(flight, report.wall_s)
-        if event is TaskEvent.FINISH:
-            self._book_success(worker, job, task, now)
-        else:
+        if not fine:
             self._book_failure(worker, flight, now)
-        self._supersede(flight, again=after is not TaskState.FINISHED)
+        self._supersede(flight, again=not fine)
         if event is TaskEvent.TRY_AGAIN:
             self.changes.append(AttemptSpent(Outcome(TaskState.FAILED, worker.id, now, report)))
             self._try_again(job, task, report, after, now)
             return False
         outcome = Outcome(after, worker.id, now, report)
         job.ended_in(after).add(task)
-        for told in (job.failures, job.growths, job.interruptions):
-            if told:
+        if job.failures or job.growths or job.interruptions:
+            for told in (job.failures, job.growths, job.interruptions):
                 told.pop(task, None)
         self.changes.append(Concluded(outcome))
         return True

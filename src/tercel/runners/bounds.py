@@ -21,6 +21,8 @@ from tercel.runners.measuring import Tree
 _VICTIM_SCORE = 800
 """Of those that the kernel may end for want of memory, from -1000 to 1000; an ordinary process has 0."""
 _ROUNDS_MOST = 8
+_LEFT_BYTES = 2**20
+"""What a lane's process itself holds is less."""
 NO_LIMITS = Limits(0, 0, 0, 0)
 
 
@@ -35,6 +37,9 @@ class Bounds:
         self._enforced: frozenset[str] = frozenset()
         self._held: frozenset[str] | None = None
         self._marks_victims = False
+        """Whether the kernel holds this job's attempts to their memory."""
+        self._allowance = 0
+        """What the group may hold beyond that: see _allow_for_leftovers."""
         self._file_size_most = 0
         self._holds_cpu = False
         self._cores = sorted(os.sched_getaffinity(0))
@@ -66,12 +71,19 @@ class Bounds:
             self._entered = True
             self._group.enter()
 
+    def leave(self) -> None:
+        """Before this process ends."""
+        if self._entered:
+            self._group.leave()
+
     def _enforce(self, limits: Limits) -> list[str]:
         """Returns the controllers that hold attempts to a limit. One that cannot (any more) does not count."""
         done = []
         pids = limits.pids + self._own_processes if limits.pids else 0
+        self._allowance = self._group.memory_bytes() if limits.mem_bytes else 0
+        mem_bytes = limits.mem_bytes + self._allowance
         for controller, limit, value in (
-            (MEMORY, self._group.limit_memory, limits.mem_bytes),
+            (MEMORY, self._group.limit_memory, mem_bytes),
             (PIDS, self._group.limit_pids, pids),
         ):
             if controller in self._group:
@@ -88,7 +100,9 @@ class Bounds:
         if not self._limits.watched:
             return None
         group = self._group if self._held is None else Group({})
-        return Guard(self._limits, group, self._enforced, tree, directory, now).begin()
+        guard = Guard(self._limits, group, self._enforced, tree, directory, now).begin()
+        guard.not_its_own_bytes = self._allowance
+        return guard
 
     # -- around the start of a process ----------------------------------------------------------------------
 
@@ -120,14 +134,26 @@ class Bounds:
             self._enter()
             self._holds_cpu = hold_cpu(self._group, tree, millicpus, self._cores, self._lane)
 
-    def release_cpu(self) -> None:
-        """It has ended, and so have all its processes."""
+    def after_attempt(self) -> None:
+        """One that lasted, or has limits. All its processes have ended."""
         if self._holds_cpu:
             self._holds_cpu = False
             try:
                 self._group.limit_cpu(0)
             except OSError:
                 pass  # the group is gone, and its limit with it
+        if self._marks_victims:
+            self._allow_for_leftovers()
+
+    def _allow_for_leftovers(self) -> None:
+        """Files that it left in memory (/dev/shm) are not held against the next one."""
+        left = self._group.memory_bytes()
+        if abs(left - self._allowance) > _LEFT_BYTES:
+            try:
+                self._group.limit_memory(self._limits.mem_bytes + left)
+                self._allowance = left
+            except OSError:
+                pass
 
 
 def _least(size_bytes: int, hard: int) -> int:

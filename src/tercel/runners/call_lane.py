@@ -36,8 +36,9 @@ from tercel.runners.channel import Message
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.following import Follower, Read
 from tercel.runners.guard import Excess
-from tercel.runners.lane import Directories, interrupted
+from tercel.runners.lane import interrupted
 from tercel.runners.run import NEVER, TAIL_S
+from tercel.runners.starting import Directories
 
 IDLE_S = 300.0
 """An interpreter that had nothing to do for so long ends: it may be large."""

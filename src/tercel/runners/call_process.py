@@ -29,9 +29,10 @@ from tercel.runners.cgroups import Group
 from tercel.runners.channel import Channel, Message
 from tercel.runners.contract import Launch
 from tercel.runners.guard import Limits
-from tercel.runners.lane import Directories, Ended, config_words, limit_files, own_environment
+from tercel.runners.lane import Ended
 from tercel.runners.reports import Config
 from tercel.runners.sandbox import Sweeper
+from tercel.runners.starting import Directories, config_words, limit_files, own_environment
 from tercel.runners.surroundings import settle_written
 
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from tercel.runners.interpreter import main; main()"

@@ -7,7 +7,7 @@ inside cannot remove them; the pool does, when the process is gone.
 A *place* is a controller's directory. Under v1 each controller has a tree of its own, under v2 all share one.
 """
 
-# ruff: noqa: PTH103, PTH106, PTH123
+# ruff: noqa: PTH103, PTH106, PTH112, PTH123
 # (A spawner imports this, and pathlib would double its start-up time.)
 
 import errno
@@ -56,15 +56,40 @@ class Group:
         """Make the groups and move this process there. Places where that cannot be done are no longer its own."""
         for controller, (_, path) in list(self._places.items()):
             try:
-                os.makedirs(path, exist_ok=True)
+                self._make(controller)
                 _write(path, "cgroup.procs", str(os.getpid()))
             except OSError:
                 del self._places[controller]
 
+    def _make(self, controller: str) -> None:
+        version, path = self._places[controller]
+        if os.path.isdir(path):
+            return
+        os.makedirs(path, exist_ok=True)
+        if controller == CPU:
+            # The worker's lanes together compete with others like so many processes as there are cores, not like one.
+            _weigh(version, path.rpartition("/")[0], 1000 * (os.cpu_count() or 1))
+
+    def leave(self) -> None:
+        """Go back to where this process came from, and remove what that leaves empty, also one above.
+
+        Only under v1: under v2 nobody may be in a group that others are below of. So there, and wherever else it
+        fails, the worker removes them, or the next one in its directory.
+        """
+        for version, path in self._places.values():
+            if version == 1 and os.getpid() in members(path):
+                above = path.rpartition("/")[0]
+                try:
+                    _write(above.rpartition("/")[0], "cgroup.procs", str(os.getpid()))
+                except OSError:
+                    continue
+                _rmdir(path)
+                _rmdir(above)
+
     def adopt(self, controller: str, tree: Tree) -> None:
         """Move those here that are not yet. What they start meanwhile is found in another round. Raises OSError."""
         _, path = self._places[controller]
-        os.makedirs(path, exist_ok=True)
+        self._make(controller)
         for _ in range(_ROUNDS_MOST):
             strangers = set(tree()).difference(members(path))
             if not strangers:
@@ -104,6 +129,7 @@ class Group:
     def limit_cpu(self, millicpus: int) -> None:
         version, path = self._places[CPU]
         quota_us = millicpus * PERIOD_US // 1000
+        _weigh(version, path, millicpus or 1000)
         if version == 2:
             _write(path, "cpu.max", f"{quota_us or 'max'} {PERIOD_US}")
             return
@@ -138,6 +164,14 @@ class Group:
             return os.pread(fd, _READ_BYTES, 0)
         except OSError:
             return b""
+
+
+def _weigh(version: int, path: str, millicpus: int) -> None:
+    """Its part where others want the same cores: that of an ordinary process for each."""
+    if version == 2:
+        _write_if_there(path, "cpu.weight", str(max(1, min(10_000, millicpus // 10))))
+    else:
+        _write_if_there(path, "cpu.shares", str(max(2, min(262_144, millicpus * 1024 // 1000))))
 
 
 def _number(text: bytes, key: bytes) -> int:

@@ -44,14 +44,15 @@ _MINDED = (b"PATH", b"HOME", b"TMPDIR", b"XDG_", b"LD_", b"DOCKER_", b"CONTAINER
 Variables = dict[bytes, bytes]
 
 
-def find(search: bytes) -> tuple[str, bytes] | None:
-    """The first engine there is, by name, and where."""
+def found(search: bytes) -> list[tuple[str, bytes]]:
+    """The engines there are, by name and path, in the order in which they are tried."""
+    engines = []
     for name in ENGINES:
         try:
-            return name, find_executable(name.encode(), search)
+            engines.append((name, find_executable(name.encode(), search)))
         except OSError:
             continue
-    return None
+    return engines
 
 
 def for_engine(own: Variables) -> Variables:
@@ -73,23 +74,32 @@ class Containers:
 
     def of(self, image: str, own: Variables, limits: Limits) -> Isolation:
         """Of a job with these variables of its own."""
-        found = find(self.environment.get(b"PATH", os.defpath.encode()))
-        if found is None:
-            return _NoEngine(self.node)
-        name, path = found
-        if name in _OCI:
-            return _Oci(self, name, path, image.encode(), own, limits)
-        return _Apptainer(self, path, image.encode(), own)
+        refusals = []
+        for name, path in self._found():
+            isolation: Isolation
+            if name in _OCI:
+                isolation = _Oci(self, name, path, image.encode(), own, limits)
+            else:
+                isolation = _Apptainer(self, path, image.encode(), own)
+            if not (why := isolation.refusal()):
+                return isolation
+            refusals.append(why)
+        none = f"{self.node} has no container engine ({', '.join(ENGINES)})"
+        return _NoEngine("; ".join(refusals) or none)
+
+    def _found(self) -> list[tuple[str, bytes]]:
+        return found(self.environment.get(b"PATH", os.defpath.encode()))
 
     def remove_left(self, whole_worker: bool) -> None:
         """Of this lane, or of all lanes of its worker: what their spawners could not remove, killed as they were."""
-        found = find(self.environment.get(b"PATH", os.defpath.encode()))
-        if found is None or found[0] not in _OCI:
-            return
-        start = [found[1], *self.before]
         filters = [b"--filter", label(self.lane, b"label=tercel")]
         if not whole_worker:
             filters += [b"--filter", b"name=" + name_of(self.lane)]
+        for name, path in self._found():
+            if name in _OCI:
+                self._remove([path, *self.before], filters)
+
+    def _remove(self, start: list[bytes], filters: list[bytes]) -> None:
         left = ask([*start, b"ps", b"--all", b"--quiet", *filters], self.environment, PROBE_S)
         if not left.code and (ids := left.text.split()):
             ask([*start, b"kill", *map(str.encode, ids)], self.environment, REMOVE_S)
@@ -97,11 +107,11 @@ class Containers:
 
 
 class _NoEngine(Isolation):
-    def __init__(self, node: str) -> None:
-        self._node = node
+    def __init__(self, why: str) -> None:
+        self._why = why
 
     def refusal(self) -> str:
-        return f"{self._node} has no container engine ({', '.join(ENGINES)})"
+        return self._why
 
 
 class _Oci(Isolation):
@@ -186,8 +196,13 @@ class _Oci(Isolation):
         return [b"--gpus", b"all"]
 
     def terminate(self, pid: int) -> None:
-        """The engine's client hands the signal on to the container's first process."""
-        trees.signal_all([pid], signal.SIGTERM)
+        """The engine hands the signal to the container's first process. One that was not made yet ends with its client."""
+        if self._ask(b"kill", b"--signal", b"TERM", self._container).code:
+            trees.signal_all([pid], signal.SIGTERM)
+
+    def warn(self, number: int) -> bool:
+        """The container's first process. The kernel keeps a signal from it that it does not heed."""
+        return not self._ask(b"kill", b"--signal", b"%d" % number, self._container).code
 
     # -- when it is over ------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from tercel.core.model import Output, Report
 from tercel.runners.contract import Listener
 from tercel.runners.outputs import STREAMS
-from tercel.runners.run import READ_BYTES
+from tercel.runners.pipes import READ_BYTES
 
 REST_MOST_BYTES = 2**20
 """Told at the end of a call that wrote more than could be told while it ran."""

@@ -23,18 +23,15 @@ MEASURE_AT_END_S = 1.0
 class Limits:
     """As core.model.Limits, which a spawner does not import."""
 
-    __slots__ = ("disk_bytes", "mem_bytes", "millicpus", "pids")
+    __slots__ = ("disk_bytes", "mem_bytes", "millicpus", "pids", "watched")
 
     def __init__(self, mem_bytes: int, millicpus: int, pids: int, disk_bytes: int) -> None:
         self.mem_bytes = mem_bytes
         self.millicpus = millicpus
         self.pids = pids
         self.disk_bytes = disk_bytes
-
-    @property
-    def watched(self) -> bool:
+        self.watched = bool(mem_bytes or pids or disk_bytes)
         """Whether attempts need a guard."""
-        return bool(self.mem_bytes or self.pids or self.disk_bytes)
 
 
 class Excess:
@@ -65,6 +62,8 @@ class Guard:
         )
         self.peak_bytes = 0
         """The most memory that was seen."""
+        self.not_its_own_bytes = 0
+        """Of the group's memory: left by others before it."""
         self.look_at = now + FIRST_S
 
     def begin(self) -> "Guard":
@@ -85,7 +84,7 @@ class Guard:
         if MEMORY in self._enforced:
             if self._group.oom_kills() > self._ooms:
                 return self._out_of_memory()
-            self.peak_bytes = max(self.peak_bytes, self._group.memory_bytes())
+            self.peak_bytes = max(self.peak_bytes, self._group.memory_bytes() - self.not_its_own_bytes)
         if self._measures and (excess := self._measure()) is not None:
             return excess
         if self._meter is not None:

@@ -46,13 +46,13 @@ class Hierarchies:
                 self._bases[controller] = version, str(own / self._name)
 
     def _can_use(self, controller: str, version: int, own: Path) -> bool:
+        if version == 1:
+            return os.access(own, os.W_OK)  # the first that needs a group there makes it
         try:
-            if version == 2:
-                _pass_on(own, controller)
+            _pass_on(own, controller)
             base = own / self._name
             base.mkdir(exist_ok=True)
-            if version == 2:
-                _pass_on(base, controller)
+            _pass_on(base, controller)
         except OSError:
             return False
         return True

@@ -51,6 +51,10 @@ class Isolation:
     def terminate(self, pid: int) -> None:  # noqa: ARG002
         trees.terminate_descendants()
 
+    def warn(self, number: int) -> bool:
+        """Whether there is anybody to hear the signal."""
+        return trees.warn(trees.descendants(os.getpid()), number)
+
     def conclude(self, code: int, killed: bool, said: str) -> Conclusion | None:  # noqa: ARG002
         """Of the attempt that was started last. `code`: what was executed ended with; `said`: the end of its stderr."""
         return None

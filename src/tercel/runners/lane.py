@@ -9,43 +9,28 @@ for processes that a lost spawner left.
 
 import asyncio
 import os
-import resource
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
-import tercel
 from tercel.core.commands import plain_argv
 from tercel.core.errors import UsageError
 from tercel.core.model import End, Program, Report
+from tercel.core.placement import parse_warning
 from tercel.runners import cgroups, trees
 from tercel.runners.board import NOBODY
-from tercel.runners.cgroups import Group, Places
+from tercel.runners.cgroups import Group
 from tercel.runners.channel import Channel, Message
 from tercel.runners.contract import Launch, Listener
-from tercel.runners.engines import Containers
 from tercel.runners.guard import out_of_memory
 from tercel.runners.points import Points
-from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
+from tercel.runners.starting import CONTAINERS, Directories, containers_of, limit_files, start_spawner
 
-_BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from tercel.runners.spawner import main; main()"
-_OWN_VARIABLES = "TERCEL_"
-"""Variables of the worker that begin so (its token is one) are not for tasks."""
 _STRAYS_PATIENCE_S = 5.0
-CONTAINERS = "containers"
-"""A file that is there while some may be: those of a worker that was killed are removed at the next start."""
-_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
-"""How many this process might open when it began. A manager in it raises its own limit; tasks keep this one, for some
-programs slow down or break at a high one.
-"""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -63,21 +48,6 @@ class Tail(msgspec.Struct, frozen=True, array_like=True, tag=True):
     stream: str
     offset: int
     data: bytes
-
-
-class Directories(msgspec.Struct, frozen=True):
-    """Where a spawner works."""
-
-    lane: Path
-    """Its own; its sandbox is in it."""
-    trash: Path
-    outputs: Path
-    number: int = 0
-    """The lane's."""
-    groups: Places = {}
-    """Control groups for it, made when they are needed."""
-    container_args: str = ""
-    """For the container engine, one per line."""
 
 
 class _Live:
@@ -125,7 +95,7 @@ class Lane:
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
-                self._process = _start_spawner(theirs.fileno(), directories, node)
+                self._process = start_spawner(theirs.fileno(), directories, node)
                 limit_files(self._process.pid)
             except OSError:
                 self._socket.close()
@@ -321,45 +291,9 @@ def _setup(launch: Launch) -> Message:
 
 
 def warning(text: str) -> tuple[int, float]:
-    """The signal of USR1@120 and how many seconds before the end it is to be sent; no signal: 0."""
-    name, _, before_s = text.partition("@")
-    number = signal.Signals.__members__.get(f"SIG{name.removeprefix('SIG')}")
-    return (int(number) if number is not None else 0), float(before_s or 0)
-
-
-def own_environment() -> dict[str, str]:
-    """This process's, without what is not for tasks."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
-
-
-def limit_files(pid: int) -> None:
-    """Before it is given anything to run, so that tasks have it too."""
-    if resource.getrlimit(resource.RLIMIT_NOFILE) != _FILES:
-        with suppress(OSError):  # it died at once, which is noticed elsewhere; or it may not be done here
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, _FILES)
-
-
-def containers_of(directories: Directories, node: str) -> Containers:
-    """As its spawner has them."""
-    environment = {os.fsencode(name): os.fsencode(value) for name, value in own_environment().items()}
-    return Containers(node, os.fsencode(directories.lane), directories.container_args, environment)
-
-
-def config_words(directories: Directories, node: str) -> list[str]:
-    """What Config is made of, on both sides."""
-    places = [str(directories.lane), str(directories.trash), str(directories.outputs)]
-    sizes = [str(INLINE_OUTPUT_BYTES), str(SEGMENT_BYTES)]
-    groups = cgroups.as_text(directories.groups)
-    return [*places, node, *sizes, str(directories.number), groups, directories.container_args]
-
-
-def _start_spawner(fd: int, directories: Directories, node: str) -> "subprocess.Popen[bytes]":
-    source = Path(tercel.__file__).parent.parent
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _BOOT, source, str(fd), *config_words(directories, node)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        pass_fds=(fd,),
-        env=own_environment(),
-        start_new_session=True,
-    )
+    """The signal of USR1@120 and how many seconds before the end it is to be sent. 0: none that is known here."""
+    try:
+        name, before_s = parse_warning(text) if text else ("", 0.0)
+        return (int(signal.Signals[f"SIG{name}"]) if name else 0), before_s
+    except (UsageError, KeyError):
+        return 0, 0.0

@@ -10,14 +10,23 @@ left as it found them serve the next one: it ended well and at once, wrote nothi
 import fcntl
 import os
 import select
+from collections.abc import Callable
+
+READ_BYTES = 64 * 1024
+DRAIN_READS_MOST = 64
+
+Take = Callable[[int, bytes, bytes], None]
+"""Called with the stream's number, what was written to it, and the lane's directory."""
 
 
 class Pipes:
     """stdout's and stderr's, registered in `poll` while they are open."""
 
-    __slots__ = ("_poll", "readers", "writers")
+    __slots__ = ("_directory", "_poll", "readers", "writers")
 
-    def __init__(self, poll: select.poll) -> None:
+    def __init__(self, poll: select.poll, directory: bytes) -> None:
+        """`directory` is the lane's."""
+        self._directory = directory
         self._poll = poll
         self.readers: tuple[int, ...] = ()
         self.writers: tuple[int, ...] = ()
@@ -42,6 +51,18 @@ class Pipes:
         for fd in (*self.readers, *self.writers):
             os.close(fd)
         self.readers = self.writers = ()
+
+    def read(self, reader: int, take: Take) -> None:
+        take(self.readers.index(reader), os.read(reader, READ_BYTES), self._directory)
+
+    def drain(self, take: Take) -> None:
+        """Until they are empty; not forever, for a process that cannot be killed may go on writing."""
+        for _ in range(DRAIN_READS_MOST):
+            full = [fd for fd, _event in self._poll.poll(0) if fd in self.readers]
+            for reader in full:
+                self.read(reader, take)
+            if not full:
+                return
 
     def untouched(self) -> bool:
         """Whether they are as they were opened: a task may have made its outputs non-blocking, for others too."""

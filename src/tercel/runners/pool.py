@@ -25,8 +25,9 @@ from tercel.runners.call_lane import CallLane
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.diskfloor import DiskFloor
 from tercel.runners.hierarchies import Hierarchies
-from tercel.runners.lane import CONTAINERS, Directories, Lane, containers_of, interrupted
+from tercel.runners.lane import Lane, interrupted
 from tercel.runners.sandbox import Sweeper
+from tercel.runners.starting import CONTAINERS, Directories, containers_of
 
 log = logging.getLogger("tercel.runners")
 

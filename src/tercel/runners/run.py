@@ -8,13 +8,13 @@ from tercel.runners.capture import Capture
 from tercel.runners.guard import Excess, Guard
 from tercel.runners.isolation import Conclusion
 from tercel.runners.outputs import STREAMS
+from tercel.runners.pipes import READ_BYTES
 from tercel.runners.programs import Program
 
 ANNOUNCE_S = 0.1
 """Shorter attempts are never announced as started: their report says it all."""
 TAIL_S = 0.05
 """Live output is gathered so long before it is sent."""
-READ_BYTES = 64 * 1024
 WORDS_BYTES = 2048
 
 NEVER = float("inf")

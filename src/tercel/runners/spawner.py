@@ -30,12 +30,11 @@ from tercel.runners.launching import Launcher, own_tree
 from tercel.runners.pipes import Pipes
 from tercel.runners.posix_spawn import Starter
 from tercel.runners.reports import Config, Reports
-from tercel.runners.run import ANNOUNCE_S, NEVER, READ_BYTES, Launch, Run
+from tercel.runners.run import ANNOUNCE_S, NEVER, Launch, Run
 from tercel.runners.sandbox import Sandbox, Sweeper
 
 KILL_PATIENCE_S = 10.0
 """After so long a process that survives KILL is given up: it hangs in the kernel or is another user's."""
-DRAIN_READS_MOST = 64
 TAIL_ROUNDS_AT_END = 16
 WARN_AGAIN_S = 1.0
 """Between looks for a process that minds the signal by which a job wants to be warned."""
@@ -80,7 +79,7 @@ class Spawner:
         for poll in (self._idle_poll, self._run_poll):
             poll.register(self._signals, select.POLLIN)
             poll.register(channel.fd, select.POLLIN)
-        self._pipes = Pipes(self._run_poll)
+        self._pipes = Pipes(self._run_poll, config.lane)
         self._launcher = Launcher(config, self._sandbox, self._pipes, Starter(ignored), self._reports)
 
     def serve(self) -> None:
@@ -106,6 +105,7 @@ class Spawner:
         os.chdir("/")
         self._sandbox.remove()
         self._sweeper.sweep(stop_at - time.monotonic())
+        self._launcher.bounds.leave()
 
     # -- the worker's messages ----------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class Spawner:
             events = self._run_poll.poll(0 if sweep else max(0, int(min(due - now, 60.0) * 1000) + 1))
             for fd, event in events:
                 if fd in self._pipes.readers:
-                    self._read(run, fd)
+                    self._pipes.read(fd, run.take)
                 else:
                     self._on_event(fd, event)
             if run.status is not None and (not run.ending or not run.children_left):
@@ -288,9 +288,13 @@ class Spawner:
             run.set_due()
 
     def _warn(self, run: Run, now: float) -> None:
-        program = run.launch.program
-        warned = program.warn_signal and trees.warn(own_tree(), program.warn_signal)
-        run.warn_at = NEVER if warned or not program.warn_signal else now + WARN_AGAIN_S
+        """If nobody minds the signal yet, somebody may in a moment."""
+        number, isolation = run.launch.program.warn_signal, run.launch.program.isolation
+        run.warn_at = NEVER
+        if number and not (
+            isolation.warn(number) if isolation is not None else trees.warn(own_tree(), number)
+        ):
+            run.warn_at = now + WARN_AGAIN_S
 
     def _finish(self, run: Run) -> None:
         """The attempt is over: end what is left of it, take what is in the pipes, report."""
@@ -301,9 +305,9 @@ class Spawner:
             stuck_before = set(self._stuck)
             run.left = trees.kill_descendants(run.reap, self._stuck, KILL_PATIENCE_S)
             stuck = self._stuck - stuck_before
-        if run.announced:
-            self._launcher.bounds.release_cpu()
-        self._drain(run)
+        if run.announced or run.guard is not None:
+            self._launcher.bounds.after_attempt()
+        self._pipes.drain(run.take)
         if run.captures is not None:
             for _ in range(TAIL_ROUNDS_AT_END):
                 if not (pieces := list(run.tail(NEVER, room=True))):
@@ -313,27 +317,13 @@ class Spawner:
 
     def _conclude(self, run: Run, isolation: Isolation) -> None:
         """What runs inside of something may end in ways that only that knows."""
-        self._drain(run)
+        self._pipes.drain(run.take)
         code = os.waitstatus_to_exitcode(run.status) if run.status is not None else 0
         said = run.last_words() if code else ""
         run.conclusion = isolation.conclude(code, bool(run.ending), said)
         stop_at = time.monotonic() + LEAVE_S
         while run.reap() and time.monotonic() < stop_at:  # helpers of an engine end by themselves
             time.sleep(0.01)
-
-    def _read(self, run: Run, pipe: int) -> None:
-        run.take(self._pipes.readers.index(pipe), os.read(pipe, READ_BYTES), self._config.lane)
-
-    def _drain(self, run: Run) -> None:
-        """Until the pipes are empty; not forever, for a process that cannot be killed may go on writing."""
-        for _ in range(DRAIN_READS_MOST):
-            full = False
-            for fd, _event in self._run_poll.poll(0):
-                if fd in self._pipes.readers:
-                    self._read(run, fd)
-                    full = True
-            if not full:
-                return
 
 
 def _reap_strangers() -> bool:

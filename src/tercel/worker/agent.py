@@ -19,15 +19,10 @@ from tercel.core.model import End, Needs, Report
 from tercel.core.presence import Held
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
+from tercel.worker.debts import Debts
 from tercel.worker.held import Attempt, Job, Lane
 from tercel.worker.lanes import Lanes
 from tercel.worker.staging import Place, Staging
-from tercel.worker.walltime import warning_s
-
-OWED_MOST_BYTES = 64 * 2**20
-"""Nothing is launched while unacknowledged reports take more memory than this."""
-_REPORT_BYTES = 512
-"""What a report takes in memory beside its outputs, about."""
 
 
 class Agent:
@@ -41,27 +36,25 @@ class Agent:
         self.draining = False
         self.paused = False
         """It starts nothing, for now."""
-        self.owed: dict[int, Report] = {}
-        """Reports that are not acknowledged yet, in order of ending."""
-        self._owed_bytes = 0
+        self._debts = Debts()
         self._jobs: dict[int, Job] = {}
         self._held: dict[int, Attempt] = {}
         self._queue: deque[Attempt] = deque()
         self._staging: dict[int, Attempt] = {}
         """They wait for values, and nobody waits for them."""
         self._values = Staging(cache_bytes)
-        self._lanes = Lanes(capacity, indices)
+        self.lanes = Lanes(capacity, indices)
 
     # -- what it holds ------------------------------------------------------------------------------------
 
     @property
     def capacity(self) -> Needs:
         """What it gives to tasks at this time."""
-        return self._lanes.capacity
+        return self.lanes.capacity
 
     @property
     def running_count(self) -> int:
-        return len(self._lanes)
+        return len(self.lanes)
 
     @property
     def idle(self) -> bool:
@@ -69,18 +62,14 @@ class Agent:
         return not self._held
 
     @property
+    def owed(self) -> dict[int, Report]:
+        """Reports that are not acknowledged yet, in order of ending."""
+        return self._debts.owed
+
+    @property
     def clogged(self) -> bool:
         """Whether so much is unacknowledged that nothing more is launched."""
-        return self._owed_bytes > OWED_MOST_BYTES
-
-    def contained_cpus(self) -> float:
-        """Cores of what runs in containers, whose processes may not be below this worker's."""
-        return sum(lane.needs.millicpus for lane in self._lanes if lane.job.program.container) / 1000
-
-    def warnings(self) -> dict[int, float]:
-        """What runs, each with how many seconds before its end it wants to be warned; 0: it does not."""
-        lasting = {lane.lasting: lane.job.program.warn_signal for lane in self._lanes if lane.lasting >= 0}
-        return {attempt: warning_s(text) for attempt, text in lasting.items()}
+        return self._debts.clogged
 
     def in_lane(self, attempt: int) -> bool:
         """Whether it was launched and has not ended."""
@@ -98,7 +87,7 @@ class Agent:
     def restore(self, reports: Iterable[Report]) -> None:
         """Reports found in the spool of an earlier process."""
         for report in reports:
-            self._owe(report)
+            self._debts.add(report)
 
     # -- from the manager ---------------------------------------------------------------------------------
 
@@ -184,10 +173,7 @@ class Agent:
         return launched
 
     def on_ack(self, attempts: list[int]) -> None:
-        for attempt in attempts:
-            report = self.owed.pop(attempt, None)
-            if report is not None:
-                self._owed_bytes -= _weight(report)
+        self._debts.forget(attempts)
 
     def drain(self) -> list[int]:
         """Take nothing more; give back what has not been launched."""
@@ -195,7 +181,7 @@ class Agent:
         return self._unqueue_all()
 
     def pause(self) -> list[int]:
-        """Start nothing until `resume`; give back what has not been launched. See `unbegun` for the rest."""
+        """Start nothing until `resume`; give back what has not been launched. See `Lanes.unbegun` for the rest."""
         self.paused = True
         return self._unqueue_all()
 
@@ -204,7 +190,7 @@ class Agent:
 
     def set_capacity(self, capacity: Needs) -> list[int]:
         """What it gives from now on. Returns what is given back, because it would not fit even alone."""
-        self._lanes.capacity = capacity
+        self.lanes.capacity = capacity
         waiting = [*self._queue, *self._staging.values()]
         return self._unqueue({held.attempt for held in waiting if self._exceeds(held.job.needs)})
 
@@ -266,7 +252,7 @@ class Agent:
                 self._let_go(held)
                 ids = (held.job.id, held.task, attempt)
                 reports.append(Report(*ids, End.INTERRUPTED, 0, now, 0.0, 0.0, 0, why))
-                self._owe(reports[-1])
+                self._debts.add(reports[-1])
         return reports
 
     def cache_news(self) -> tuple[list[tuple[str, int]], list[str]] | None:
@@ -288,9 +274,9 @@ class Agent:
         launches: list[Launch] = []
         if self.clogged:
             return launches
-        while self._queue and self._lanes.fits(self._queue[0].job.needs):
-            launches.append(self._place(self._queue[0], self._lanes.open(self._queue[0].job)))
-        if self._lanes.overfull and len(self._lanes) > 1:
+        while self._queue and self.lanes.fits(self._queue[0].job.needs):
+            launches.append(self._place(self._queue[0], self.lanes.open(self._queue[0].job)))
+        if self.lanes.overfull and len(self.lanes) > 1:
             return launches  # nothing behind what runs, or it would never become less
         while self._queue and (deeper := self._deepen(self._queue[0].job)):
             launches += deeper
@@ -303,7 +289,7 @@ class Agent:
         # Below half only: one refill of many costs the runner less than many of one.
         lanes = [
             lane
-            for lane in self._lanes
+            for lane in self.lanes
             if lane.job is job and len(lane.attempts) <= depth // 2 and lane.lasting < 0
         ]
         while lanes:
@@ -346,16 +332,6 @@ class Agent:
                         stuck.append(behind.attempt)
         return stuck
 
-    def unbegun(self) -> list[int]:
-        """What to withdraw from the runner so that nothing more begins; those that have begun go on."""
-        unbegun = []
-        for lane in self._lanes:
-            for held in lane.attempts.values():
-                if not held.withdrawn and held.attempt != lane.lasting:
-                    held.withdrawn = True
-                    unbegun.append(held.attempt)
-        return unbegun
-
     def on_ended(self, reports: list[Report]) -> list[Report]:
         """Returns the reports that are owed to the manager, in order."""
         owed = []
@@ -373,7 +349,7 @@ class Agent:
                 held.job.mean_wall_s = report.wall_s if mean is None else mean + 0.2 * (report.wall_s - mean)
             self._let_go(held)
             if held.wanted:
-                self._owe(report)
+                self._debts.add(report)
                 owed.append(report)
         if back:
             self._queue.extendleft(reversed(back))
@@ -392,16 +368,4 @@ class Agent:
         if lane.lasting == held.attempt:
             lane.lasting = -1
         if not lane.attempts:
-            self._lanes.close(lane)
-
-    def _owe(self, report: Report) -> None:
-        self.owed[report.attempt] = report
-        self._owed_bytes += _weight(report)
-
-
-def _weight(report: Report) -> int:
-    weight = _REPORT_BYTES
-    for output in (report.out, report.err, report.value):
-        if output is not None:
-            weight += len(output.inline)
-    return weight
+            self.lanes.close(lane)

@@ -28,6 +28,25 @@ def mem_limits(root: Path) -> Iterator[int]:
                 yield int(limit)
 
 
+def mem_left(root: Path) -> Iterator[int]:
+    """How much more this process and those beside it may have, in each cgroup that has a limit.
+
+    What is only kept of files that nobody reads goes when it is needed: it counts as left.
+    """
+    for controller, limit, used, idle in (
+        ("", "memory.max", "memory.current", "inactive_file"),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        for group in _groups(root, controller):
+            most, now = _read(group / limit), _read(group / used)
+            if most.isdigit() and now.isdigit():
+                stat = dict(
+                    line.split(" ", 1) for line in _read(group / "memory.stat").splitlines() if " " in line
+                )
+                kept = stat.get(idle, "0")
+                yield max(0, int(most) - int(now) + (int(kept) if kept.isdigit() else 0))
+
+
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """The directories of this process's cgroup and its ancestors; the empty controller is v2's single tree.
 

@@ -19,7 +19,6 @@ from tercel.core.model import Report
 from tercel.links.contract import LinkClosed, WorkerEnd
 from tercel.wire.messages import (
     Bye,
-    Cached,
     Fetch,
     FromManager,
     FromWorker,
@@ -91,8 +90,8 @@ class Conversation:
         self._outbox.add_fetches(fetches)
         self._awake.set()
 
-    def cached(self, cached: Cached) -> None:
-        self._outbox.add_cached(cached)
+    def cached(self, kept: list[tuple[str, int]], gone: list[str]) -> None:
+        self._outbox.add_cached(kept, gone)
         self._awake.set()
 
     def tail(self, data: TailData) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from tercel.core.model import Needs
 from tercel.core.resources import Stock, Taken
 from tercel.worker.held import Job, Lane
+from tercel.worker.walltime import warning_s
 
 LANES_MOST = 512
 """However little each attempt asks for: every lane has a process of its own."""
@@ -50,6 +51,32 @@ class Lanes:
             and len(self._lanes) < LANES_MOST
             and (not needs.resources or self._stock.room(needs.resources) > 0)
         )
+
+    # -- what is in them ----------------------------------------------------------------------------------
+
+    def launched(self) -> list[int]:
+        """All attempts."""
+        return [attempt for lane in self for attempt in lane.attempts]
+
+    def unbegun(self) -> list[int]:
+        """What to withdraw from the runner so that nothing more begins; those that have begun go on."""
+        unbegun = []
+        for lane in self:
+            for held in lane.attempts.values():
+                if not held.withdrawn and held.attempt != lane.lasting:
+                    held.withdrawn = True
+                    unbegun.append(held.attempt)
+        return unbegun
+
+    def warnings(self) -> dict[int, float]:
+        """What runs, each with how many seconds before its end it wants to be warned; 0: it does not."""
+        return {lane.lasting: warning_s(lane.job.program.warn_signal) for lane in self if lane.lasting >= 0}
+
+    def contained_cpus(self) -> float:
+        """Cores of what runs in containers, whose processes may not be below this worker's."""
+        return sum(lane.needs.millicpus for lane in self if lane.job.program.container) / 1000
+
+    # -- opening and closing ------------------------------------------------------------------------------
 
     def open(self, job: Job) -> Lane:
         number = self._free.pop() if self._free else len(self._lanes)

@@ -39,8 +39,10 @@ class Leaving:
         self._runner = runner
         self._talk = talk
         self._give_back = give_back
-        self._why = ""
-        """What those that are ended by a stop are told, if not simply that."""
+        self._timed_out = False
+        self._overdue: set[int] = set()
+        """Attempts that were asked to end because there is no more time."""
+        self._idle = asyncio.Event()
         self._runner_stop: asyncio.Future[None] | None = None
         self._stop_asked = asyncio.Event()
         self.settled = asyncio.Event()
@@ -59,24 +61,27 @@ class Leaving:
 
     def look(self) -> None:
         """Whether it may go."""
+        if self._agent.idle:
+            self._idle.set()
         if self._agent.draining and self._agent.idle and not self._agent.owed:
             self.settled.set()
 
     def told(self, reports: list[Report]) -> list[Report]:
-        """What is told of attempts that ended, if they were ended for want of time."""
-        if not self._why:
-            return reports
-        return [
-            msgspec.structs.replace(report, note=self._why) if report.end is End.INTERRUPTED else report
-            for report in reports
-        ]
+        """What is told of attempts that ended: of those that were ended for want of time, that they were."""
+        return [self._told(report) for report in reports] if self._timed_out else reports
+
+    def _told(self, report: Report) -> Report:
+        ended = report.end is End.CANCELLED and report.attempt in self._overdue
+        if not ended and report.end is not End.INTERRUPTED:
+            return report
+        return msgspec.structs.replace(report, end=End.INTERRUPTED, code=0, note=walltime.WHY)
 
     # -- duties -------------------------------------------------------------------------------------------
 
     async def when_settled(self) -> None:
         await self.settled.wait()
         if (talk := self._talk()) is not None:
-            talk.bye("its time was up" if self._why else "it was drained")
+            talk.bye("its time was up" if self._timed_out else "it was drained")
             await asyncio.sleep(FAREWELL_LIMIT_S)  # the link's end comes before, unless the manager hangs
 
     async def when_stopped(self) -> None:
@@ -96,7 +101,7 @@ class Leaving:
         """Never returns: `when_stopped` does, or `when_settled`."""
         loop = asyncio.get_running_loop()
         while True:
-            due = timetable.due(self._agent.warnings(), loop.time())
+            due = timetable.due(self._agent.lanes.warnings(), loop.time())
             if due.warn:
                 self._runner.warn(due.warn)
             if due.drain and not self._agent.draining:
@@ -105,9 +110,23 @@ class Leaving:
             if due.stop:
                 break
             await asyncio.sleep(due.pause_s)
-        self._why = walltime.WHY
+        await self._end_all(timetable.grace_s)
         self.stop()
         await asyncio.Event().wait()
+
+    async def _end_all(self, grace_s: float) -> None:
+        """Ask what runs to end, as a cancellation does; who takes longer than that is stopped."""
+        self._timed_out = True
+        self._overdue = set(self._agent.lanes.launched())
+        log.info("This worker's time is up: ending what runs (%d).", self._agent.running_count)
+        self._runner.kill(list(self._overdue))
+        self._idle.clear()
+        self.look()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._idle.wait()
+        except TimeoutError:
+            pass  # they are ended all the same
 
     async def stop_runner(self) -> None:
         """Whoever asks waits for the same stop. One who is cancelled does not end it: reports still come from it."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from tercel.runners import trees
-from tercel.worker import node
+from tercel.worker import cgroups, node
 from tercel.worker.pressure import Reading
 
 SHORTEST_S = 1.0
@@ -36,7 +36,7 @@ class Meter:
         own_s, own_mem_bytes = _own_use()
         busy, own = self._cpu(own_s)
         memory = psutil.virtual_memory()
-        free_bytes = min(int(memory.available), max(0, self._mem_bytes - own_mem_bytes))
+        free_bytes = min([int(memory.available), self._mem_bytes, *cgroups.mem_left(Path("/"))])
         disk_bytes, disk_free_bytes = _disk(self._dir)
         load = psutil.getloadavg()[0]
         return Reading(

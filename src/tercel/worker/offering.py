@@ -7,23 +7,17 @@
 """
 
 import math
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from tercel.core.errors import UsageError
+from tercel.core.placement import LEAST_AMOUNT, MAX_AMOUNT, MAX_RESOURCES, check_resource_name, check_tags
 from tercel.core.resources import WHOLE
 
-MOST_TAGS = 10_000
-MOST_RESOURCES = 1000
 MOST_PIECES = 1000
-MOST_AMOUNT = 1_000_000_000
 NAME_MOST = 64
-TAG_MOST = 100
 GPUS = "gpus"
-_NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
-_OWN_OPTIONS = {"cpus": "--cpus", "mem": "--mem", "memory": "--mem"}
 
 
 class Offered(msgspec.Struct, frozen=True):
@@ -36,29 +30,24 @@ class Offered(msgspec.Struct, frozen=True):
 
 def read_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Each once, in the order given. Raises UsageError."""
-    for tag in tags:
-        if not tag or len(tag) > TAG_MOST or not tag.isprintable() or re.search(r"[\s,]", tag):
-            raise UsageError(
-                f"tag {_shown(tag)}: write 1 to {TAG_MOST} visible characters without blanks and commas",
-                "tag",
-            )
-    unique = tuple(dict.fromkeys(tags))
-    if len(unique) > MOST_TAGS:
-        raise UsageError(f"{len(unique):,} tags; a worker has at most {MOST_TAGS:,}", "tag")
-    return unique
+    check_tags(tags, "tag")
+    return tuple(dict.fromkeys(tags))
 
 
 def read_resources(words: Sequence[str]) -> Offered:
     """Raises UsageError."""
-    if len(words) > MOST_RESOURCES:
-        raise UsageError(f"{len(words):,} resources; a worker has at most {MOST_RESOURCES:,}", "resource")
+    if len(words) > MAX_RESOURCES:
+        raise UsageError(f"{len(words):,} resources; a worker has at most {MAX_RESOURCES:,}", "resource")
     amounts: dict[str, int] = {}
     pieces: dict[str, tuple[str, ...]] = {}
     gpus: int | tuple[str, ...] | None = None
     seen: set[str] = set()
     for word in words:
         name, equals, text = word.partition("=")
-        _check_name(name, word, bool(equals))
+        if not equals:
+            raise UsageError(f"resource {_shown(word)}: write NAME=AMOUNT or NAME=[a,b,c]", "resource")
+        if name != GPUS:
+            check_resource_name(name, "resource")
         if name in seen:
             raise UsageError(f"resource {name} is given twice", "resource")
         seen.add(name)
@@ -69,17 +58,6 @@ def read_resources(words: Sequence[str]) -> Offered:
         else:
             amounts[name] = _read_amount(name, text)
     return Offered(amounts, pieces, gpus)
-
-
-def _check_name(name: str, word: str, has_amount: bool) -> None:
-    if not has_amount or not _NAME.fullmatch(name) or len(name) > NAME_MOST:
-        raise UsageError(
-            f"resource {_shown(word)}: write NAME=AMOUNT or NAME=[a,b,c], the name at most {NAME_MOST} letters, digits "
-            "and any of _ . - beginning with a letter",
-            "resource",
-        )
-    if name in _OWN_OPTIONS:
-        raise UsageError(f"resource {name}: say it with {_OWN_OPTIONS[name]}", "resource")
 
 
 def _read_gpus(text: str) -> int | tuple[str, ...] | None:
@@ -114,9 +92,9 @@ def _read_amount(name: str, text: str) -> int:
         amount = float(text)
     except ValueError:
         amount = math.nan
-    if not 1 / WHOLE <= amount <= MOST_AMOUNT:  # also false of what is not a number
+    if not LEAST_AMOUNT <= amount <= MAX_AMOUNT:  # also false of what is not a number
         raise UsageError(
-            f"resource {name}={_shown(text)}: its amount is a number from 0.001 to {MOST_AMOUNT:,}",
+            f"resource {name}={_shown(text)}: its amount is a number from {LEAST_AMOUNT:g} to {MAX_AMOUNT:,.0f}",
             "resource",
         )
     return round(amount * WHOLE)

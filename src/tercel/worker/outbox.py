@@ -36,6 +36,10 @@ FRAME_BYTES = 256 * 1024
 """About; small enough that even a slow line carries a frame well within a heartbeat."""
 TAIL_BYTES = 1024 * 1024
 """Live output that waits; more is dropped, and the offsets show the gap to whoever follows."""
+CACHED_MOST = 4
+"""Of messages about kept values in one frame."""
+CACHED_KEYS = 500
+"""In one of them."""
 _REPORT_BYTES = 128
 """Of a report beside its outputs, about."""
 
@@ -71,8 +75,9 @@ class Outbox:
     def add_fetches(self, fetches: list[Fetch]) -> None:
         self._fetches += fetches
 
-    def add_cached(self, cached: Cached) -> None:
-        self._cached.append(cached)
+    def add_cached(self, kept: list[tuple[str, int]], gone: list[str]) -> None:
+        for at in range(0, max(len(kept), len(gone)), CACHED_KEYS):
+            self._cached.append(Cached(kept[at : at + CACHED_KEYS], gone[at : at + CACHED_KEYS]))
 
     def add_reports(self, reports: Iterable[Report]) -> None:
         for report in reports:
@@ -123,8 +128,8 @@ class Outbox:
             messages += self._fetches
             self._fetches = []
         if self._cached:
-            messages += self._cached
-            self._cached = []
+            messages += self._cached[:CACHED_MOST]
+            del self._cached[:CACHED_MOST]
         room = FRAME_BYTES
         if self._tails:
             room -= self._take_tails(messages)

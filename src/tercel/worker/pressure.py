@@ -38,6 +38,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     own: float = 0.0
     """Of that by our own tasks, and by ourselves."""
     mem_bytes: int = 0
+    """Of these and of disk 0 means: not known."""
     mem_free_bytes: int = 0
     """That could be had without pushing others out."""
     own_mem_bytes: int = 0
@@ -117,10 +118,12 @@ class Pressure:
 
     def _mem(self, reading: Reading, now: float) -> int:
         step = self._mem_bytes // MEM_STEPS
-        could_have = min(self._mem_bytes, reading.own_mem_bytes + reading.mem_free_bytes)
         if step == 0:
             return self._whole.mem_bytes
-        steps = self._mem_level.follow((self._mem_bytes - could_have) / step, now)
+        steps = self._mem_level.steps
+        if reading.mem_bytes:
+            could_have = min(self._mem_bytes, reading.own_mem_bytes + reading.mem_free_bytes)
+            steps = self._mem_level.follow((self._mem_bytes - could_have) / step, now)
         if steps <= MEM_FREE_STEPS:
             return self._whole.mem_bytes
         return min(self._whole.mem_bytes, max(0, self._mem_bytes - steps * step))

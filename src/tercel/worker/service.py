@@ -28,7 +28,6 @@ from tercel.wire.messages import (
     PROTOCOL,
     Ack,
     Brief,
-    Cached,
     Cancel,
     Drain,
     Fetch,
@@ -90,7 +89,7 @@ class Worker:
         """Whether the manager welcomed it on this link, or the last one."""
         self._joined_at = 0.0
         self._clogged = False
-        self._watch = Watch(senses, pressure, on_change=self._heed, spared=self._agent.contained_cpus)
+        self._watch = Watch(senses, pressure, on_change=self._heed, spared=self._agent.lanes.contained_cpus)
         self._timetable: Timetable | None = None
         self._leaving = Leaving(self._agent, runner, talk=lambda: self._talk, give_back=self._give_back)
         self._failure: Exception | None = None
@@ -261,7 +260,7 @@ class Worker:
             killed = set(kill)
             self._forget([attempt for attempt in welcome.drop if attempt not in killed])
         self._fetch(self._stage_in.asks_again())
-        self._cached(Cached(self._agent.kept_values(), []))
+        self._cached(self._agent.kept_values(), [])
         self._launch()
         self._watch.note(skew := health.skew(welcome.now, time.time()))
         if skew:
@@ -336,19 +335,25 @@ class Worker:
         if fetches and self._talk is not None:
             self._talk.fetch(fetches)
 
-    def _cached(self, news: Cached) -> None:
+    def _cached(self, kept: list[tuple[str, int]], gone: list[str]) -> None:
         # Without a link there is nobody to tell: the next one is told all that is kept.
-        if (news.kept or news.gone) and self._talk is not None:
-            self._talk.cached(news)
+        if (kept or gone) and self._talk is not None:
+            self._talk.cached(kept, gone)
 
     def _heed(self) -> None:
         """The node has changed, or what is known of it."""
         agent = self._agent
         if self._watch.capacity is not None and self._watch.capacity != agent.capacity:
-            self._give_back(agent.set_capacity(self._watch.capacity))
+            given = self._watch.capacity
+            log.info(
+                "Giving %g cpus and %.1f GiB of memory to tasks now.",
+                given.millicpus / 1000,
+                given.mem_bytes / 2**30,
+            )
+            self._give_back(agent.set_capacity(given))
         if self._watch.facts.unhealthy and not agent.paused:
             self._give_back(agent.pause())
-            self._runner.withdraw(agent.unbegun())
+            self._runner.withdraw(agent.lanes.unbegun())
         elif not self._watch.facts.unhealthy and agent.paused:
             agent.resume()
         if self._talk is not None:
@@ -358,7 +363,7 @@ class Worker:
     def _launch(self) -> None:
         self._fetch(self._stage_in.asks())
         if news := self._agent.cache_news():
-            self._cached(Cached(*news))
+            self._cached(*news)
         launches = self._agent.launches()
         if launches:
             self._runner.launch(launches)

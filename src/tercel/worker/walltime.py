@@ -2,7 +2,7 @@
 
         drain_at ............ stop_at ...... ends_at
            |   warn_at(120)     |
-           takes nothing new    what still runs is ended, and runs again elsewhere
+           takes nothing new    what still runs is asked to end, then ended, and runs again elsewhere
 
 The last stretch is for ending processes and delivering what they left; it is a tenth of a short time.
 """
@@ -51,6 +51,8 @@ class Timetable:
     def __init__(self, limit_s: float, now: float) -> None:
         self.ends_at = now + limit_s
         self.stop_at = self.ends_at - min(STOP_S, limit_s / 10)
+        self.grace_s = (self.ends_at - self.stop_at) / 2
+        """What is asked to end may take so long about it."""
         self._drain_s = min(DRAIN_S, limit_s / 10)
         self._warned: set[int] = set()
 

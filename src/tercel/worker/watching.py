@@ -8,6 +8,7 @@ Before the worker joins it has done both once.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -43,9 +44,17 @@ class NodeSenses:
         self._dir = dir
         self._measure = measure
         self._command = command
+        self._blind = False
 
     async def measure(self) -> Reading:
-        return await asyncio.to_thread(self._measure)
+        try:
+            return await asyncio.to_thread(self._measure)
+        except OSError as error:
+            # A container may hide what others do: then it is as if nobody else were there.
+            if not self._blind:
+                log.warning("Cannot measure what this node does: %s. Its load will not count.", error)
+            self._blind = True
+            return Reading(cores=math.inf, busy=None)
 
     async def check(self) -> str:
         why = await asyncio.to_thread(health.writable, self._dir)
