@@ -18,6 +18,7 @@ from tercel.core.presence import Facts, Held, WorkerInfo, WorkerState
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.workers import Worker
 
+WAS_CLEANING = "was cleaning up; it is expected back"
 FORGET_OFFLINE_S = 3600.0
 """A worker that is gone and holds nothing is shown in the pool for so long."""
 
@@ -33,6 +34,8 @@ class Joining(Booking):
         if worker.instance != instance:
             self._forgive_refusals(id)
             worker.draining, worker.note = False, ""
+        if worker.note == WAS_CLEANING:
+            worker.note = ""
         worker.instance = instance
         worker.describe(info, now)
         self.ever |= told_by(worker)
@@ -132,6 +135,10 @@ class Joining(Booking):
 
     def on_link_closed(self, id: str, now: float) -> None:
         worker = self.workers[id]
+        if worker.state is WorkerState.CLEANING:
+            worker.note = (
+                WAS_CLEANING  # it may well start its machine anew: nothing of it is missing anywhere
+            )
         worker.online, worker.since = False, now
         self._set_deadline(worker, now + self.settings.grace_s)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from tercel.core import cel
 from tercel.core.errors import UsageError
-from tercel.core.model import MAX_MEM_BYTES, JobSpec
+from tercel.core.model import MAX_MEM_BYTES, JobSpec, Keep
 
 MAX_AMOUNT = 1e9
 LEAST_AMOUNT = 0.001
@@ -113,6 +113,8 @@ def _check_surroundings(spec: JobSpec) -> None:
         )
     if image and spec.isolate:
         raise UsageError("a container is isolated as it is: leave isolate out", "isolate")
+    if spec.sandbox is not Keep.REMOVE and spec.function is not None:
+        raise UsageError("sandbox: what functions leave in theirs cannot be kept", "sandbox")
     for field in ("isolate", "container"):
         if getattr(spec, field) and spec.function is not None:
             raise UsageError(

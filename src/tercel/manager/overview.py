@@ -23,7 +23,7 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
         queued=len(worker.flights) - running,
         completed=worker.completed,
         version=worker.info.version,
-        note=worker.note,
+        note="; ".join(filter(None, (worker.note, facts.note))),
         cpus_all=info.capacity.millicpus / 1000,
         site=info.site,
         os=info.os,

@@ -16,7 +16,11 @@ from tercel.core.model import Call, Program, Report
 
 
 class Launch(msgspec.Struct, frozen=True, array_like=True):
-    """One attempt to run in a lane."""
+    """One attempt to run in a lane.
+
+    After an attempt of a program with a cleanup, that may be launched in the same lane under the number of the attempt: it
+    finds the attempt's sandbox as that was left. Any other launch finds an empty one.
+    """
 
     lane: int
     job: int

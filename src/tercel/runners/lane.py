@@ -287,6 +287,8 @@ def _setup(launch: Launch) -> Message:
         warning(program.warn_signal),
         program.isolate,
         program.container,
+        program.sandbox.value,
+        bool(program.cleanup),
     )
 
 

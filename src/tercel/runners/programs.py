@@ -32,11 +32,18 @@ class Program:
         warning: tuple[int, float],
         isolate: str,
         container: str,
+        keep: str,
+        cleans: bool,
     ) -> None:
-        """`lane_env`: variables that the lane has for it. `warning`: a signal, and how long before the time limit."""
+        """`lane_env`: variables that the lane has for it. `warning`: a signal, and how long before the time limit.
+
+        `keep`: what becomes of the sandbox, as core.model.Keep. `cleans`: it is needed for the cleanup that follows.
+        """
         self.job = job
         self.limits = Limits(*limits)
         self.warn_signal, self.warn_s = warning
+        self.keep = keep
+        self.cleans = cleans
         self.cwd = cwd.encode()
         self.time_limit_s = time_limit_s
         self.kill_grace_s = kill_grace_s

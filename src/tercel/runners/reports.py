@@ -81,6 +81,8 @@ class Reports:
         if run.captures is not None:
             out, note = self._settle(run, 0, note)
             err, note = self._settle(run, 1, note)
+        if run.kept:
+            note += f"{'; ' if note else ''}{run.kept}"
         if not self._waiting:
             self.due = time.monotonic() + WAIT_S
         launch, wall_s, max_rss_bytes = run.launch, run.ended - run.begun, run.max_rss_kib * 1024

@@ -55,6 +55,8 @@ class Run:
     ending = ""
     """Why it is being ended, if it is: a value of core.model.End."""
     announced = False
+    kept = ""
+    """What is told of its sandbox, if that was to be kept."""
     guard: Guard | None = None
     """If its job has limits that must be watched."""
     excess: Excess | None = None

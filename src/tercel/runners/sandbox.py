@@ -14,6 +14,8 @@ import time
 from collections import deque
 
 _STEP_ENTRIES = 256
+KEPT_MOST = 100
+"""Sandboxes that were kept; older ones are removed."""
 _STAMP_S = 3.0
 """No file system tells times less exactly than to two seconds."""
 
@@ -151,6 +153,33 @@ class Sandbox:
             self._number += 1
             self.path = b"%s/%d" % (self._directory, self._number)
         self.ready = False
+
+    def keep(self, directory: bytes, name: bytes) -> bytes:
+        """Move it aside with all that is in it. Returns its path there; empty if nothing is in it. Raises OSError."""
+        if not os.listdir(self.path):
+            return b""
+        os.makedirs(directory, 0o700, exist_ok=True)
+        os.chmod(self.path, 0o700)  # only a writable directory can be given another parent
+        path = directory + b"/" + name
+        os.rename(self.path, path)
+        self.ready = False
+        self._drop_oldest(directory)
+        return path
+
+    def _drop_oldest(self, directory: bytes) -> None:
+        """Several lanes do this at a time: what is gone already is as good."""
+        kept: list[tuple[int, bytes]] = []
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                try:
+                    kept.append((entry.stat(follow_symlinks=False).st_ctime_ns, entry.path))
+                except FileNotFoundError:
+                    continue
+        for _, path in sorted(kept)[:-KEPT_MOST]:
+            try:
+                self._sweeper.take(path)
+            except FileNotFoundError:
+                continue
 
     def _is_empty(self, status: os.stat_result, begun: float) -> bool:
         """It is if it was empty before and has not changed since, which is quicker to see than to list it.

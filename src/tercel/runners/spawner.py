@@ -9,7 +9,7 @@ worker is gone (end of file), it ends that attempt's processes at once, and itse
 A report waits at most a few milliseconds for others to travel with, and not at all if nothing else is queued.
 """
 
-# ruff: noqa: PTH119
+# ruff: noqa: PTH119, PTH120
 # (Pathlib would double the start-up time.)
 
 import gc
@@ -55,6 +55,8 @@ class Spawner:
         self._followed: set[int] = set()
         """Attempts in the queue that somebody wants to follow."""
         self._run: Run | None = None
+        self._left: Run | None = None
+        """The attempt whose sandbox waits for its cleanup."""
         self._stuck: set[int] = set()
         self._program: programs.Program | None = None
         environment = dict(os.environb) | {b"TERCEL_NODE": config.node.encode()}
@@ -193,6 +195,9 @@ class Spawner:
 
     def _attempt(self, launch: Launch) -> None:
         run = Run(launch, self._children)
+        if self._left is not None and self._left.launch.attempt != launch.attempt:
+            self._sandbox.clear(self._left.begun)  # nobody cleaned up after it
+            self._left = None
         try:
             if self._start(run):
                 self._watch(run)
@@ -202,7 +207,11 @@ class Spawner:
             run.close()
             if not (self._left_no_trace(run) and self._pipes.untouched()):
                 self._pipes.close()
-        self._sandbox.clear(run.begun)
+        if launch.program.cleans:
+            self._left = run
+            return
+        self._sandbox.clear(self._left.begun if self._left is not None else run.begun)
+        self._left = None
 
     def _left_no_trace(self, run: Run) -> bool:
         """See pipes. Nobody can have got hold of the outputs of an attempt that was over so soon."""
@@ -313,7 +322,21 @@ class Spawner:
                 if not (pieces := list(run.tail(NEVER, room=True))):
                     break
                 self._send(pieces)
+        if run.launch.program.keep != "remove":
+            run.kept = self._keep(run)
         self._reports.add_ended(run, stuck)
+
+    def _keep(self, run: Run) -> str:
+        """For the report: where its sandbox is, if it is kept."""
+        launch, program = run.launch, run.launch.program
+        if program.keep == "keep-on-failure" and run.status == 0 and not run.ending and run.excess is None:
+            return ""
+        name = b"%d.%d.%d" % (program.job, launch.task, launch.attempt)
+        try:
+            path = self._sandbox.keep(os.path.dirname(self._config.trash) + b"/kept", name)
+        except OSError as error:
+            return f"sandbox not kept on {self._config.node}: {os.strerror(error.errno or 0)}"
+        return f"sandbox kept: {self._config.node}:{os.fsdecode(path)}" if path else ""
 
     def _conclude(self, run: Run, isolation: Isolation) -> None:
         """What runs inside of something may end in ways that only that knows."""

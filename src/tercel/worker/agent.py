@@ -1,6 +1,6 @@
 """The worker's side of the protocol, pure: what it holds, what it owes, what it may forget.
 
-    offered -> queue --launches()--> lane --on_ended()--> owed --on_ack()--> forgotten
+    offered -> queue --launches()--> lane --on_ended()--> owed --on_ack()--> forgotten, or cleaned up after (see cleaning)
       |          ^ \\--on_take_back(), on_cancel(), drain(), pause(), set_capacity()--> returned
       +-> staging, while values that it refers to are fetched
 
@@ -14,11 +14,14 @@ its head is not starved by small ones behind it.
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from tercel.core.errors import PeerError
 from tercel.core.model import End, Needs, Report
 from tercel.core.presence import Held
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
+from tercel.worker.cleaning import Cleanup, cleans_after
 from tercel.worker.debts import Debts
 from tercel.worker.held import Attempt, Job, Lane
 from tercel.worker.lanes import Lanes
@@ -44,6 +47,9 @@ class Agent:
         """They wait for values, and nobody waits for them."""
         self._values = Staging(cache_bytes)
         self.lanes = Lanes(capacity, indices)
+        self._cleanups: dict[int, Cleanup] = {}
+        """That are not done, by the attempt that they clean up after."""
+        self._cleaned: list[tuple[Cleanup, Report]] = []
 
     # -- what it holds ------------------------------------------------------------------------------------
 
@@ -53,13 +59,30 @@ class Agent:
         return self.lanes.capacity
 
     @property
+    def offered(self) -> Needs:
+        """What the manager may count on: not the places that are being cleaned."""
+        if not self._cleanups:
+            return self.capacity
+        taken = [cleanup.lane.needs for cleanup in self._cleanups.values()]
+        millicpus = self.capacity.millicpus - sum(needs.millicpus for needs in taken)
+        mem_bytes = self.capacity.mem_bytes - sum(needs.mem_bytes for needs in taken)
+        return msgspec.structs.replace(
+            self.capacity, millicpus=max(0, millicpus), mem_bytes=max(0, mem_bytes)
+        )
+
+    @property
+    def only_cleans(self) -> bool:
+        """Whether it cleans up after tasks, and runs none."""
+        return bool(self._cleanups) and len(self._cleanups) == len(self.lanes)
+
+    @property
     def running_count(self) -> int:
         return len(self.lanes)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs and nothing waits to run."""
-        return not self._held
+        """Whether nothing runs and nothing waits to run, or to be cleaned up."""
+        return not self._held and not self._cleanups
 
     @property
     def owed(self) -> dict[int, Report]:
@@ -174,6 +197,9 @@ class Agent:
 
     def on_ack(self, attempts: list[int]) -> None:
         self._debts.forget(attempts)
+        for attempt in attempts if self._cleanups else ():
+            if (cleanup := self._cleanups.get(attempt)) is not None:
+                cleanup.due = True
 
     def drain(self) -> list[int]:
         """Take nothing more; give back what has not been launched."""
@@ -271,7 +297,7 @@ class Agent:
 
     def launches(self) -> list[Launch]:
         """What to start now: new lanes while there is room, then short tasks behind running ones."""
-        launches: list[Launch] = []
+        launches = self._due_cleanups() if self._cleanups else []
         if self.clogged:
             return launches
         while self._queue and self.lanes.fits(self._queue[0].job.needs):
@@ -290,7 +316,7 @@ class Agent:
         lanes = [
             lane
             for lane in self.lanes
-            if lane.job is job and len(lane.attempts) <= depth // 2 and lane.lasting < 0
+            if lane.job is job and 0 < len(lane.attempts) <= depth // 2 and lane.lasting < 0
         ]
         while lanes:
             for lane in lanes:
@@ -339,7 +365,10 @@ class Agent:
         for report in reports:
             held = self._held.get(report.attempt)
             if held is None or held.lane is None:
+                self._on_cleaned(report)
                 continue
+            if cleans_after(held.job.program, report):
+                self._cleanups[report.attempt] = Cleanup(held.lane, report, due=not held.wanted)
             self._leave_lane(held, held.lane)
             if self._comes_back(held, report):
                 back.append(held)
@@ -367,5 +396,22 @@ class Agent:
         del lane.attempts[held.attempt]
         if lane.lasting == held.attempt:
             lane.lasting = -1
-        if not lane.attempts:
+        if not lane.attempts and held.attempt not in self._cleanups:
             self.lanes.close(lane)
+
+    # -- cleaning up --------------------------------------------------------------------------------------
+
+    def _due_cleanups(self) -> list[Launch]:
+        return [c.launch() for c in self._cleanups.values() if c.due and not c.launched]
+
+    def _on_cleaned(self, report: Report) -> None:
+        cleanup = self._cleanups.get(report.attempt)
+        if cleanup is not None and cleanup.launched:
+            del self._cleanups[report.attempt]
+            self.lanes.close(cleanup.lane)
+            self._cleaned.append((cleanup, report))
+
+    def take_cleaned(self) -> list[tuple[Cleanup, Report]]:
+        """Cleanups that have ended since this was last asked, and how."""
+        cleaned, self._cleaned = self._cleaned, []
+        return cleaned

@@ -26,7 +26,7 @@ class Job:
 
     def depth(self) -> int:
         """How many attempts a lane may contain, the running one included."""
-        if self.mean_wall_s is None:
+        if self.mean_wall_s is None or self.program.cleanup:
             return 1
         most = LANE_AHEAD_MOST if self.program.function is None else CALLS_AHEAD_MOST
         return 1 + min(most, int(LANE_AHEAD_S / max(self.mean_wall_s, 1e-6)))

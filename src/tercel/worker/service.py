@@ -46,6 +46,7 @@ from tercel.wire.messages import (
 )
 from tercel.worker import health
 from tercel.worker.agent import Agent
+from tercel.worker.cleaning import last_words
 from tercel.worker.conversation import Conversation, first_to_end
 from tercel.worker.fetching import StageIn
 from tercel.worker.leaving import Leaving, what_waits
@@ -89,6 +90,8 @@ class Worker:
         """Whether the manager welcomed it on this link, or the last one."""
         self._joined_at = 0.0
         self._clogged = False
+        self._notes: dict[str, str] = {}
+        """What people should know of it, by what that is about."""
         self._watch = Watch(senses, pressure, on_change=self._heed, spared=self._agent.lanes.contained_cpus)
         self._timetable: Timetable | None = None
         self._leaving = Leaving(self._agent, runner, talk=lambda: self._talk, give_back=self._give_back)
@@ -165,6 +168,7 @@ class Worker:
     def ended(self, reports: list[Report]) -> None:
         try:
             owed = self._agent.on_ended(self._leaving.told(reports))
+            self._tell_cleaned()
             if owed:
                 self._owe(owed)
             if len(owed) < len(reports):
@@ -176,6 +180,20 @@ class Worker:
             self._leaving.look()
         except Exception as error:
             self._fail(error)
+
+    def _tell_cleaned(self) -> None:
+        for cleanup, end in self._agent.take_cleaned():
+            fault = cleanup.fault(end)
+            if fault:
+                log.warning("%s%s.%s", fault[0].upper(), fault[1:], last_words(end))
+            self._tell("cleanup", fault)
+
+    def _tell(self, about: str, note: str) -> None:
+        """People, in the pool."""
+        self._notes[about] = note
+        self._watch.note("; ".join(filter(None, self._notes.values())))
+        if self._talk is not None:
+            self._talk.wake()
 
     def _owe(self, reports: list[Report]) -> None:
         self._home.spool.append(reports)
@@ -262,7 +280,7 @@ class Worker:
         self._fetch(self._stage_in.asks_again())
         self._cached(self._agent.kept_values(), [])
         self._launch()
-        self._watch.note(skew := health.skew(welcome.now, time.time()))
+        self._tell("clock", skew := health.skew(welcome.now, time.time()))
         if skew:
             log.warning("Times will be told wrong: %s. Set this node's clock.", skew)
         self._welcomed = self._joined = True
@@ -377,4 +395,6 @@ class Worker:
             state = WorkerState.DRAINING
         else:
             state = WorkerState.AVAILABLE if self._agent.idle else WorkerState.BUSY
-        return Presence(state, self._agent.capacity, self._watch.facts)
+        if self._agent.only_cleans and state is WorkerState.BUSY:
+            state = WorkerState.CLEANING
+        return Presence(state, self._agent.offered, self._watch.facts)
