@@ -18,6 +18,8 @@ NAMES = (
     "functions",
     "graphs",
     "fair_share",
+    "matching",
+    "assignment",
 )
 
 for name in NAMES:

@@ -164,11 +164,11 @@ def verdict(error: BaseException) -> tuple[int, str, str]:
 
 
 def _complain(screen: Screen, words: list[str], code: int, kind: str, text: str, field: str) -> int:
-    """One line on stderr, and with --json a document on stdout."""
+    """One line on stderr (more, indented, if a place in an expression is shown), and with --json a document on stdout."""
     if code == BUG and os.environ.get("TERCEL_DEBUG"):
         traceback.print_exc()
     if text:
-        screen.warn(text.replace("\n", " "))
+        screen.warn(text if "\n  " in text else text.replace("\n", " "))
     options = words[: words.index("--")] if "--" in words else words
     if screen.json or "--json" in options:  # a wrong option may stand before --json
         screen.json = True

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 EXACT_STEPS = 200_000_000
 """200 ms."""
 SWAP_ROUNDS = 6
-SWAP_MOST_ROWS = 2_000
-"""Swapping looks at all pairs of rows."""
+SWAP_PAIRS = 5_000_000
+"""Swapping looks at all pairs of rows in each round: at so many in all."""
+FEW = 32
+"""Columns that are worth more to a row than all others: if there are no more, on average, only those matter."""
 _WORTH_SWAPPING = 1e-9
 LOWEST = float("-inf")
 """The rank of what has none."""
@@ -57,11 +59,25 @@ def best(matrix: "Sequence[Sequence[float]] | numpy.ndarray") -> list[int]:
             chosen[row] = int(column)
         return chosen
     if rows <= columns:
-        return [int(column) for column in _in_turn(np, ranks)]
+        return _large(np, ranks)
     chosen = [-1] * rows
-    for column, row in enumerate(_in_turn(np, ranks.T)):
+    for column, row in enumerate(_large(np, ranks.T)):
         chosen[row] = column
     return chosen
+
+
+def _large(np: Any, ranks: "numpy.ndarray") -> list[int]:
+    """Not more rows than columns."""
+    least = ranks.min(axis=1)
+    more = ranks > least[:, None]
+    if int(more.sum()) > FEW * len(ranks):
+        return [int(column) for column in _in_turn(np, ranks)]
+    special: list[dict[int, float]] = [{} for _ in least]
+    for row, column in zip(*(index.tolist() for index in more.nonzero()), strict=True):
+        special[row][column] = float(ranks[row, column])
+    chosen = best_with_rest(least.tolist(), special)
+    free = iter(sorted(set(range(ranks.shape[1])).difference(chosen)))
+    return [column if column >= 0 else next(free) for column in chosen]
 
 
 def _finite(np: Any, ranks: "numpy.ndarray") -> "numpy.ndarray":
@@ -75,7 +91,6 @@ def _finite(np: Any, ranks: "numpy.ndarray") -> "numpy.ndarray":
 
 
 def _in_turn(np: Any, ranks: "numpy.ndarray") -> "numpy.ndarray":
-    """Not more rows than columns."""
     rows, columns = ranks.shape
     free = np.zeros(columns)
     chosen = np.empty(rows, dtype=int)
@@ -83,12 +98,12 @@ def _in_turn(np: Any, ranks: "numpy.ndarray") -> "numpy.ndarray":
         column = int(np.argmax(ranks[row] + free))
         chosen[row] = column
         free[column] = -np.inf
-    return _swapped(np, ranks, chosen) if rows <= SWAP_MOST_ROWS else chosen
+    return _swapped(np, ranks, chosen)
 
 
 def _swapped(np: Any, ranks: "numpy.ndarray", chosen: "numpy.ndarray") -> "numpy.ndarray":
     every = np.arange(len(chosen))
-    for _ in range(SWAP_ROUNDS):
+    for _ in range(min(SWAP_ROUNDS, SWAP_PAIRS // len(chosen) ** 2)):
         here = ranks[:, chosen]
         own = here.diagonal()
         gains = here + here.T - own[:, None] - own[None, :]

@@ -110,12 +110,17 @@ _LIVE = [
 ]
 
 _PAIR = [
-    Attribute("worker.cached_bytes", INT, "how much of the task's inputs it already has", Of.PAIR, "bytes"),
+    Attribute(
+        "worker.cached_bytes",
+        INT,
+        "how much it already has of the data that the task takes (values of Python functions)",
+        Of.PAIR,
+        "bytes",
+    ),
 ]
 
 _TASK = [
     Attribute("task.id", INT, "the task's number in its job", Of.TASK),
-    Attribute("task.input_bytes", INT, "size of all the task's inputs", Of.TASK, "bytes"),
 ]
 
 _JOB = [

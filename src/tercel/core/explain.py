@@ -88,10 +88,10 @@ def _keeps_out(job: Job, worker: Worker, now: float) -> str:
         return f"reserved for {reserved_for(reservation)}"
     if job.kind.outlasts(worker, now):
         return f"about to leave, and it may take {job.kind.span_s:.0f} s"
-    if worker.slots(job.needs) < 1:
-        return "short of the cores or memory it needs, as others use them"
     if worker.state is WorkerState.CLEANING:
         return "cleaning up"
+    if worker.slots(job.needs) < 1:
+        return "short of the cores or memory it needs, as others use them"
     return ""
 
 

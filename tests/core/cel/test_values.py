@@ -183,7 +183,7 @@ def test_an_expression_knows_what_it_reads() -> None:
         ("worker.speed + task.mem", False, False, False),
         ("worker.mem_free", True, False, False),
         ("worker.cached_bytes", False, True, False),
-        ("task.input_bytes / (worker.load + 1)", True, False, True),
+        ("task.id / (worker.load + 1)", True, False, True),
         ("[1].exists(worker_mem, worker_mem == 1) ? 1 : 2", False, False, False),
     ],
 )
