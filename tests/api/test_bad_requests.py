@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tercel.manager import routes
+from tercel.manager import routes, routing
 from tests.api.house import House
 
 pytestmark = [pytest.mark.must("f"), pytest.mark.asyncio(loop_scope="module")]
@@ -241,7 +241,7 @@ async def test_a_token_or_worker_that_is_not_there_cannot_be_ended(standing: Hou
 
 @pytest.mark.parametrize("path", ["/v1/cancel", "/v1/retry", "/v1/tokens"])
 async def test_a_body_over_the_limit_is_refused(standing: House, path: str) -> None:
-    body = io.BytesIO(b'{"select": ["' + b"1" * routes.MAX_REQUEST_BYTES + b'"]}')
+    body = io.BytesIO(b'{"select": ["' + b"1" * routing.MAX_REQUEST_BYTES + b'"]}')
     answer = await standing.ask("POST", path, body=body)
     assert answer.status == 413
     assert answer.problem.field == "body"

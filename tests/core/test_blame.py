@@ -27,11 +27,6 @@ def job_of(tasks: int, id: int = 1) -> Job:
     return Job(row, queue)
 
 
-def succeed(conduct: Conduct, worker: str, job: Job) -> None:
-    conduct.fine.append(job)
-    conduct.count(worker)
-
-
 def lease() -> LeaseBook:
     return LeaseBook(Lease(1, "w", 1, 0, 0), Needs())
 
@@ -114,7 +109,7 @@ def ends(rng: random.Random, workers: int, jobs: list[tuple[Job, float]], longes
                 if fails_what_others_run(name, conduct) is not None:
                     yield name
             else:
-                succeed(conduct, name, job)
+                conduct.succeeded(name, job)
         left[job] -= count
         if not left[job]:
             del left[job]
@@ -150,7 +145,7 @@ def test_a_broken_worker_is_found_after_a_few_of_its_tasks(rate: float, workers:
                         assert name == "w0"
                         found = found or round_ + 1
                 else:
-                    succeed(conduct, name, job)
+                    conduct.succeeded(name, job)
         assert found is not None
         assert found <= {0.0: 7, 0.05: 12, 0.2: 24}[rate]
 
@@ -165,7 +160,7 @@ def test_a_job_that_nobody_else_has_run_accuses_nobody() -> None:
 def test_neighbours_that_fail_in_one_lease_count_once() -> None:
     job, bad, good = job_of(1000), Conduct(), Conduct()
     for _ in range(100):
-        succeed(good, "w1", job)
+        good.succeeded("w1", job)
     book = lease()
     for task in range(50):
         bad.failed("w0", job, book, task, task)
@@ -188,33 +183,33 @@ def test_a_job_that_mostly_fails_accuses_nobody_who_is_given_its_tasks_one_by_on
             if rng.random() < 0.9:
                 others.failed("w1", job, book, task, task)
             else:
-                succeed(others, "w1", job)
+                others.succeeded("w1", job)
         for task in range(400, 500):
             if rng.random() < 0.9:
                 one.failed("w0", job, lease(), task, task)
                 assert fails_what_others_run("w0", one) is None
             else:
-                succeed(one, "w0", job)
+                one.succeeded("w0", job)
 
 
 def test_one_task_that_is_tried_again_and_again_counts_once() -> None:
     job, bad, good = job_of(1000), Conduct(), Conduct()
     for _ in range(100):
-        succeed(good, "w1", job)
+        good.succeeded("w1", job)
     for attempt in range(50):
         bad.failed("w0", job, lease(), 7, attempt)
-        succeed(bad, "w0", job)
+        bad.succeeded("w0", job)
     assert fails_what_others_run("w0", bad) is None
 
 
 def test_what_happened_long_ago_is_forgotten() -> None:
     job, conduct, other = job_of(10_000), Conduct(), Conduct()
     for _ in range(40):
-        succeed(other, "w1", job)
+        other.succeeded("w1", job)
     for task in range(3):
         conduct.failed("w0", job, lease(), task, task)
     for _ in range(blame.WINDOW):
-        succeed(conduct, "w0", job)
+        conduct.succeeded("w0", job)
     conduct.failed("w0", job, lease(), 3, 3)
     assert fails_what_others_run("w0", conduct) is None
 
@@ -222,7 +217,7 @@ def test_what_happened_long_ago_is_forgotten() -> None:
 def test_records_stay_small_however_many_tasks_end() -> None:
     job, conduct = job_of(100_000), Conduct()
     for _ in range(50_000):
-        succeed(conduct, "w0", job)
+        conduct.succeeded("w0", job)
     assert job.record is not None
     assert job.record.tries <= blame.MOST_TRIES + 1
     assert len(conduct.window) == blame.WINDOW
@@ -232,7 +227,7 @@ def test_records_stay_small_however_many_tasks_end() -> None:
 def test_who_loses_most_of_its_tasks_is_accused_unless_everybody_does() -> None:
     bad, good = Conduct(), Conduct()
     for _ in range(30):
-        succeed(good, "w1", job_of(1))
+        good.succeeded("w1", job_of(1))
     for _ in range(4):
         assert loses_tasks(bad, [bad, good]) is None
         bad.interrupted("interrupted")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tercel.core.accounts import Settings
-from tercel.core.changes import Blamed, Change, Loaded, Reopened
+from tercel.core.changes import Blamed, Change, Loaded, Reopened, WorkerSet
 from tercel.core.effects import Offered
 from tercel.core.invariants import violations
 from tercel.core.ledger import Flight
@@ -163,6 +163,31 @@ def test_a_retry_that_a_bad_worker_spent_is_given_back() -> None:
     assert failed
     assert pool.machine.jobs[1].failures == {}
     assert {task for c in pool.changes if isinstance(c, Blamed) for task, _ in c.attempts} == failed
+
+
+def test_a_worker_that_is_gone_for_long_comes_back_with_a_clean_slate_but_what_people_made_of_it() -> None:
+    pool = Pool("w1", "w2", "w3", "bad", "old")
+    machine = pool.machine
+    machine.on_accepted(row(1, 60))
+    pool.play(failed_at("bad"))
+    machine.on_tag("bad", ["gpu"], [], pool.now)
+    machine.on_quarantine("old", "ada", "", pool.now)
+    for name in ("bad", "old"):
+        machine.on_bye(name, pool.now)
+    assert machine.rows["bad"].quarantined
+    while (deadline := machine.next_deadline()) is not None and deadline < pool.now + 20_000:
+        machine.tick(deadline)
+    assert "bad" not in machine.workers
+    assert machine.rows["bad"] == WorkerRow(name="bad", tags=("gpu",))
+    assert machine.rows["old"].quarantined == "by ada"
+
+
+def test_a_quarantine_of_yesterday_is_over_when_the_manager_starts_without_the_worker() -> None:
+    pilot = WorkerRow(name="pilot", quarantined="failed", quarantined_at=-100_000.0, pause_s=60.0)
+    person = WorkerRow(name="w1", quarantined="by ada", quarantined_at=-100_000.0)
+    pool = Pool(loaded=Loaded(1, 1, [], [], [], workers=[person, pilot]))
+    assert pool.machine.rows == {"w1": person}
+    assert pool.machine.take()[0] == [WorkerSet(WorkerRow(name="pilot"))]
 
 
 # -- tags -------------------------------------------------------------------------------------------------

@@ -23,9 +23,13 @@ graph       what tasks wait for, and what breaks that
 accounts    queues kept in step with what jobs have under way
 books       the moves that keep jobs, workers, attempts and leases in step
 waiting     needs met and broken, pauses between tries, holds
+blame       whose fault it was, and which worker fails what others run
+standing    tags, quarantine and reservations of workers
+booking     faults are booked, and workers at fault quarantined, tried and cleared
 joining     workers come, go and come back
 machine     events in; changes to commit and effects to perform out
 explain     why a task is not running
+idling      why a worker takes no tasks
 sizes       numbers of bytes as people read them
 invariants  what must be true of a ledger at every moment
 """

@@ -11,7 +11,7 @@ Memory and time per report are bounded: records are halved as they grow, and a C
 """
 
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 
 import msgspec
@@ -96,7 +96,7 @@ class Record:
         self.faults += faults
         self.all_faults += faults
         fared.faults += faults
-        if self.tries > MOST_TRIES and self.tries > 20 * len(self.by):
+        while self.tries > MOST_TRIES and self.tries > 20 * len(self.by):
             self._halve()
 
     def _halve(self) -> None:
@@ -131,13 +131,11 @@ class Run:
 class Conduct:
     """How a worker behaves: of the last ends there, and in all."""
 
-    __slots__ = ("accused", "faults", "fine", "interruptions", "passed", "probing", "tries", "window")
+    __slots__ = ("accused", "faults", "interruptions", "passed", "probing", "tries", "window")
 
     def __init__(self) -> None:
         self.window: deque[tuple[Record, Run | None]] = deque(maxlen=WINDOW)
         """The last ends there of jobs that may be compared: of which job, and the failures if it was one."""
-        self.fine: list[Job] = []
-        """Of which jobs tasks ended well since that was last counted: very many do, so they are counted together."""
         self.tries = 0.0
         """All ends there, lately, ..."""
         self.interruptions = 0.0
@@ -155,23 +153,17 @@ class Conduct:
         self.faults[kind] = self.faults.get(kind, 0) + 1
         self.accused = True
 
-    def count(self, worker: str) -> None:
-        """What ended well."""
-        fine = self.fine
-        if not fine:
+    def succeeded(self, worker: str, job: Job, count: int = 1) -> None:
+        if not count:
             return
-        self._tried(len(fine))
-        alike = fine.count(fine[0]) == len(fine)  # mostly, and much quicker
-        for job, number in ((fine[0], len(fine)),) if alike else Counter(fine).items():
-            if job.task_count >= COMPARABLE:
-                record, fared = _entry(job, worker)
-                record.add(fared, number, 0)
-                fared.run = None
-                self.window.extend(((record, None),) * min(number, WINDOW))
-        fine.clear()
+        self._tried(count)
+        if job.task_count >= COMPARABLE:
+            record, fared = _entry(job, worker)
+            record.add(fared, count, 0)
+            fared.run = None
+            self.window.extend(((record, None),) * min(count, WINDOW))
 
     def failed(self, worker: str, job: Job, lease: LeaseBook, task: int, attempt: int) -> None:
-        self.count(worker)
         self._tried()
         self.fault("failed")
         if job.task_count < COMPARABLE:
@@ -207,7 +199,6 @@ class Conduct:
     def forget(self) -> None:
         """It begins anew."""
         self.window.clear()
-        self.fine.clear()
         self.tries = self.interruptions = 0.0
         self.probing, self.passed = False, 0
 

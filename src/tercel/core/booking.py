@@ -64,7 +64,7 @@ class Booking(Standing):
         conduct = worker.conduct
         if conduct.accused:
             tasks = [task for task in tasks if task in job.finished]
-        conduct.fine += [job] * len(tasks)
+        conduct.succeeded(worker.id, job, len(tasks))
         for suspicion in self._suspicions.values():
             for task in tasks:
                 if (job.id, task) in suspicion.again:

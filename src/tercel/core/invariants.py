@@ -16,6 +16,17 @@ def violations(machine: Machine) -> list[str]:
         mem = sum(f.lease.needs.mem_bytes for f in worker.flights.values())
         if (millicpus, mem) != (worker.used_millicpus, worker.used_mem_bytes):
             found.append(f"worker {worker.id}: booked resources differ from its flights")
+        if worker.row != machine.row_of(worker.id):
+            found.append(f"worker {worker.id}: is not what is kept of it")
+        if worker.tags != {*worker.info.tags, *worker.row.tags} - {*worker.row.lost_tags}:
+            found.append(f"worker {worker.id}: has other tags than it should")
+        if (
+            worker.reservation is not None
+            and machine.reservations.get(worker.reservation.id) != worker.reservation
+        ):
+            found.append(f"worker {worker.id}: is under a reservation that is over")
+        if worker.conduct.probing and not (worker.row.quarantined and worker.row.pause_s):
+            found.append(f"worker {worker.id}: is tried although it is not in quarantine for its faults")
         for attempt, flight in worker.flights.items():
             if flight.attempt != attempt or flight.worker is not worker:
                 found.append(f"worker {worker.id}: flight {attempt} is misfiled")

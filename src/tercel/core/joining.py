@@ -186,6 +186,7 @@ class Joining(Booking):
             elif now - worker.since >= FORGET_OFFLINE_S:
                 self._forgive_refusals(id)
                 del self.workers[id]
+                self._forget_faults(id, now)
                 continue
             self._set_deadline(worker, max(now, worker.since) + FORGET_OFFLINE_S)
 

@@ -207,7 +207,6 @@ class Machine(Joining):
         self.effects.append(Acknowledged(id, [report.attempt for report in reports]))
         for id_, told in news.items():
             self._book_successes(worker, touched[id_], told.ended, now)
-        worker.conduct.count(worker.id)
         if worker.conduct.accused:
             worker.conduct.accused = False
             for id_, again in self._suspect(worker, touched.values(), now).items():

@@ -26,6 +26,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
 """Before a worker in quarantine is tried."""
 PROBES = 2
 """So many tasks in a row it must run without fault."""
+STALE_S = 86_400.0
+"""A worker that was quarantined for its faults so long ago, and is not there when the manager starts, is given another chance."""
 AVOIDED_S = 30.0
 """What a worker interrupted is not given back to it for so long, if another can run it."""
 
@@ -41,7 +43,9 @@ class Standing(Waiting):
         self._avoided: list[tuple[float, str, int, str]] = []
         """Until when which worker is not given tasks of which job, and why."""
         for row in loaded.workers:
-            self._await_probe(row)
+            if row.pause_s and row.quarantined_at < now - STALE_S and row.name not in self.workers:
+                self._forget_faults(row.name, now)
+            self._await_probe(self.row_of(row.name))
         for worker in self.workers.values():
             self._seat(worker, now)
 
@@ -97,7 +101,7 @@ class Standing(Waiting):
         if (worker := self.workers.get(id)) is not None:
             worker.conduct.forget()
             worker.note = ""
-        self._set_row(msgspec.structs.replace(row, quarantined="", quarantined_at=0.0, pause_s=0.0), now)
+        self._set_row(_at_large(row), now)
 
     def _quarantine(self, worker: Worker, evidence: str, now: float) -> None:
         """For its faults."""
@@ -116,6 +120,12 @@ class Standing(Waiting):
         worker.conduct.passed = 0
         self._set_row(row, now)
         self._await_probe(row)
+
+    def _forget_faults(self, id: str, now: float) -> None:
+        """It has been gone for long. What people made of it stays."""
+        row = self.row_of(id)
+        if row.pause_s:
+            self._set_row(_at_large(row), now)
 
     def _await_probe(self, row: WorkerRow) -> None:
         if row.quarantined and row.pause_s:
@@ -229,6 +239,10 @@ class Standing(Waiting):
 
 def probe_at(row: WorkerRow) -> float:
     return row.quarantined_at + row.pause_s
+
+
+def _at_large(row: WorkerRow) -> WorkerRow:
+    return msgspec.structs.replace(row, quarantined="", quarantined_at=0.0, pause_s=0.0)
 
 
 def _covers(reservation: Reservation, worker: Worker, now: float) -> bool:
