@@ -1,17 +1,22 @@
 """Cleanup and sandboxes with real processes: finished first, then the cleanup, then the next task; whatever happens to it."""
 
+import os
 import signal
+from pathlib import Path
 
 import pytest
 
+from tercel import Executor
 from tercel.core.presence import WorkerState
 from tercel.core.states import TaskState
 from tercel.wire.api import Submission, WorkerView
 from tests.lab import HASTY, Lab
 from tests.processes import becomes, eventually, is_running
+from tests.sdk import work
 
 pytestmark = pytest.mark.K(12, 13, 14)
 
+ROOT = Path(__file__).parents[2]
 UNTIL_TOLD = "while [ ! -e go ]; do sleep 0.02; done"
 
 
@@ -191,6 +196,20 @@ async def test_a_drained_worker_leaves_when_it_has_cleaned_up(lab: Lab) -> None:
     await becomes(lambda: not worker.alive, "the worker has left")
     assert story(lab) == ["runs 0", "cleaned 0"]
     assert (await lab.done([id]))[0].counts.finished == 1
+
+
+async def test_calls_of_functions_are_cleaned_up_after_too(lab: Lab) -> None:
+    lab.env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    await lab.manager_up()
+    lab.worker("w", 1, "", *HASTY)
+    await lab.workers_online(1)
+    access = lab.access()
+    resources = {"cleanup": f"echo $TERCEL_TASK_ID >> {lab.work}/story"}
+    with Executor(access.url, token=access.token, resources=resources) as pool:
+        assert list(pool.map(work.square, range(5))) == [0, 1, 4, 9, 16]
+    await becomes(lambda: len(story(lab)) == 5, "all are cleaned up after")
+    assert story(lab) == ["0", "1", "2", "3", "4"]
+    await worker_is(lab, WorkerState.AVAILABLE)
 
 
 # -- sandboxes ---------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 from tercel.worker.node import usable_cores
 from tests.lab import HASTY, RECORD, Lab
 from tests.processes import eventually
+from tests.worker.driver import make_driver, with_compiler
 
 ALONE = 'mkdir "gpu-$CUDA_VISIBLE_DEVICES" || exit 9; [ "$TERCEL_RESOURCE_GPUS" = "$CUDA_VISIBLE_DEVICES" ] || exit 8'
 LEAVE = 'sleep 0.05; rmdir "gpu-$CUDA_VISIBLE_DEVICES"'
@@ -24,6 +25,14 @@ async def test_each_gpu_is_one_tasks_at_a_time_and_who_asked_for_none_sees_none(
     assert "20 finished" in lab.ok("wait", "1")
     lab.ok("wait", "2")
     assert lab.ok("logs", "2") == "gpus: []\n"
+
+
+@with_compiler
+def test_the_worker_inside_a_run_finds_its_gpus_by_itself(lab: Lab) -> None:
+    make_driver(lab.root)
+    driver = {"LD_LIBRARY_PATH": str(lab.root), "CUDA_VISIBLE_DEVICES": "1"}
+    line = "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER"
+    assert lab.ok("run", "--gpus", "1", line, env=driver) == "1 PCI_BUS_ID\n"
 
 
 async def test_pieces_of_other_resources_are_told_and_countable_ones_counted(lab: Lab) -> None:

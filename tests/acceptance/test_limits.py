@@ -10,9 +10,10 @@ import pytest
 
 from tercel.core.states import TaskState
 from tercel.wire.api import Submission
-from tests.conformance.test_runner_limits import may_use_cgroups
+from tests.conformance.containers import ARGS, IMAGE, has_image, needs_bwrap
+from tests.conformance.runners import may_use_cgroups
 from tests.lab import HASTY, RECORD, Lab, assert_all_finished, names
-from tests.processes import becomes, marked
+from tests.processes import becomes, eventually, marked
 
 MB = 2**20
 ORDINARY = 100
@@ -99,3 +100,38 @@ async def test_a_killed_worker_leaves_no_control_group_to_the_next(lab: Lab) -> 
     await again.ended()
     assert not [path for path in made if Path(path).exists()]
     assert not (lab.worker_dir("w") / "cgroups").exists()
+
+
+@needs_bwrap
+async def test_a_job_runs_isolated(lab: Lab) -> None:
+    await lab.up("--cpus", "2")
+    done = lab.run(
+        "run", "--isolate", "bwrap", "--", "sh", "-c", "touch here /etc/there; ls /proc | grep -c '^[0-9]'"
+    )
+    assert int(done.stdout) < 8
+    assert "/etc/there" in done.stderr
+    assert (lab.work / "here").exists(), "its own directory is not read-only"
+    assert not Path("/etc/there").exists()
+
+
+async def test_a_job_runs_in_a_container(lab: Lab) -> None:
+    if os.geteuid() != 0 or not has_image():
+        pytest.skip("podman, runc or busybox is not installed, or its images are in somebody's home")
+    await lab.manager_up("--heartbeat", "1s")
+    lab.env["TERCEL_CONTAINER_ARGS"] = ARGS
+    lab.worker("w", 2, "", *HASTY)
+    await lab.workers_online(1)
+    line = "cat /bin/busybox | head -c 4 > /dev/null && echo $TERCEL_TASK_ID > from-inside; ls /usr"
+    id = await lab.submit(lab.shell(line, container=IMAGE, mem_bytes=200 * MB, pids=50))
+    gone = await lab.submit(lab.shell("true", container="localhost/tercel-test/nosuch:1"))
+    await lab.done([id])
+    async with lab.client() as client:
+        task = await client.task(id, 0)
+        assert task.attempts[-1].code != 0, "the image has no /usr"
+        assert (lab.work / "from-inside").read_text() == "0\n"
+
+    async def refused() -> bool:
+        async with lab.client() as client:
+            return "nosuch" in (await client.explain(str(gone))).summary
+
+    await eventually(refused, "the engine's words are shown")

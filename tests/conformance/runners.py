@@ -20,6 +20,7 @@ import cloudpickle
 from tercel.core.model import Call, Function, Output, Program, Report
 from tercel.runners import trees
 from tercel.runners.contract import Launch
+from tercel.runners.hierarchies import CONTROLLERS, own_groups
 from tercel.runners.pool import SpawnerPool
 from tercel.wire.messages import SEGMENT_BYTES
 
@@ -108,6 +109,18 @@ def spawners(program: bytes = b"tercel.runners.spawner") -> list[int]:
 
 def interpreters() -> list[int]:
     return spawners(b"tercel.runners.interpreter")
+
+
+def may_use_cgroups() -> bool:
+    groups = own_groups(Path("/"))
+    return len(groups) == len(CONTROLLERS) and all(os.access(path, os.W_OK) for _, path in groups.values())
+
+
+def groups_left(directory: Path) -> list[Path]:
+    """Control groups of that worker."""
+    record = directory / "cgroups"
+    made = record.read_text().split() if record.exists() else []
+    return [Path(path) for path in made if Path(path).exists()]
 
 
 def shell(line: str, attempt: int = 1, lane: int = 0, **program: object) -> Launch:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,10 +12,9 @@ import pytest
 from tercel.core.model import Limits
 from tercel.runners import cgroups
 from tercel.runners.cgroups import CPU, MEMORY, PIDS, Group
-from tercel.runners.hierarchies import Hierarchies, own_groups
+from tercel.runners.hierarchies import Hierarchies, _mounts, own_groups
 from tercel.runners.pool import SpawnerPool
-from tests.conformance.runners import Lifeline, Recorder, run, shell
-from tests.conformance.test_runner_limits import groups_left, may_use_cgroups
+from tests.conformance.runners import Lifeline, Recorder, groups_left, may_use_cgroups, run, shell
 from tests.processes import becomes, is_running
 
 needs_groups = pytest.mark.skipif(
@@ -85,6 +85,63 @@ def test_what_cannot_be_divided_is_done_without(tmp_path: Path) -> None:
     hierarchies = Hierarchies(tmp_path, root=root)
     hierarchies.open()
     assert hierarchies.places("lane") == {}
+
+
+UNIFIED = next(
+    (Path(point) for _, point, kind, _ in _mounts(Path("/")) if kind == "cgroup2"), Path("/nowhere")
+)
+SPARE = "hugetlb"
+"""A controller that a machine with both versions leaves to version 2: what passing it on means is the kernel's word."""
+
+DIVIDE = """
+import os, sys
+from pathlib import Path
+from tercel.runners import cgroups, hierarchies
+group, dir = map(Path, sys.argv[1:])
+(group / "cgroup.procs").write_text(str(os.getpid()))
+hierarchies.CONTROLLERS = ("hugetlb",)
+found = hierarchies.Hierarchies(dir)
+found.open()
+lane = cgroups.Group(found.places("lane"))
+lane.enter()
+print("hugetlb" in lane and lane.holds(os.getpid(), "hugetlb"))
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not UNIFIED.exists() or SPARE not in (UNIFIED / "cgroup.controllers").read_text(),
+    reason=f"needs root, and version 2 with {SPARE}",
+)
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_worker_that_is_alone_in_its_group_divides_version_2(tmp_path: Path, alone: bool) -> None:
+    """Beside others it may not, and does without."""
+    group = UNIFIED / f"tercel-test-{os.getpid()}"
+    group.mkdir()
+    passed_on = UNIFIED / "cgroup.subtree_control"
+    before = passed_on.read_text().split()
+    other = subprocess.Popen(["sleep", "600"])
+    try:
+        passed_on.write_text(f"+{SPARE}")
+        if not alone:
+            (group / "cgroup.procs").write_text(str(other.pid))
+        command = [sys.executable, "-c", DIVIDE, str(group), str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout == f"{alone}\n"
+    finally:
+        other.kill()
+        other.wait()
+        assert cgroups.remove(str(group))
+        if SPARE not in before:
+            passed_on.write_text(f"-{SPARE}")
+
+
+def test_only_groups_of_its_own_are_removed(tmp_path: Path) -> None:
+    """Whatever the file with their names says."""
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (tmp_path / "cgroups").write_text(f"{foreign}\n/nowhere\n")
+    Hierarchies(tmp_path, use=False).open()
+    assert foreign.exists()
 
 
 def test_limits_are_written_as_version_2_reads_them(tmp_path: Path) -> None:

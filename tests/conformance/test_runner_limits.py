@@ -16,14 +16,15 @@ import pytest
 from tercel.core.model import End, Limits, Report
 from tercel.runners.contract import Launch
 from tercel.runners.diskfloor import DiskFloor
-from tercel.runners.hierarchies import CONTROLLERS, own_groups
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import (
     WAIT_S,
     Lifeline,
     Recorder,
     call,
+    groups_left,
     interpreters,
+    may_use_cgroups,
     python,
     run,
     shell,
@@ -56,11 +57,6 @@ for number in range(10_000):
 """
 
 
-def may_use_cgroups() -> bool:
-    groups = own_groups(Path("/"))
-    return len(groups) == len(CONTROLLERS) and all(os.access(path, os.W_OK) for _, path in groups.values())
-
-
 @pytest.fixture(params=["cgroups", "watching"])
 async def limited(
     request: pytest.FixtureRequest, tmp_path: Path, recorder: Recorder
@@ -73,13 +69,6 @@ async def limited(
     await runner.stop()
     assert spawners() == interpreters() == []
     assert groups_left(tmp_path / "worker") == []
-
-
-def groups_left(directory: Path) -> list[Path]:
-    """Control groups of that worker."""
-    record = directory / "cgroups"
-    made = record.read_text().split() if record.exists() else []
-    return [Path(path) for path in made if Path(path).exists()]
 
 
 async def beside_a_neighbour(

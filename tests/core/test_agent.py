@@ -362,16 +362,23 @@ class Histories(RuleBasedStateMachine):
             3: Needs(3000, 0),
             4: Needs(100, 0, "", (("gpus", 1000),)),
             5: Needs(100, 0, "", (("gpus", 400),)),
+            6: Needs(1000, 500, "", (("gpus", 1000),)),
         }
+        self.programs = {
+            job: Program(argv=("true",), cleanup="clean" if job == 6 else "") for job in self.needs
+        }
+        self.uncleaned: dict[int, Launch] = {}
+        """Attempts that have ended and are not cleaned up after: they still occupy their lanes."""
+        self.cleaning: set[int] = set()
 
     @initialize()
     def brief(self) -> None:
         for job, needs in self.needs.items():
-            self.agent.on_brief(Brief(job, Program(argv=("true",)), needs))
+            self.agent.on_brief(Brief(job, self.programs[job], needs))
 
-    @rule(job=st.integers(1, 5), count=st.integers(1, 12))
+    @rule(job=st.integers(1, 6), count=st.integers(1, 12))
     def offer(self, job: int, count: int) -> None:
-        self.agent.on_brief(Brief(job, Program(argv=("true",)), self.needs[job]))
+        self.agent.on_brief(Brief(job, self.programs[job], self.needs[job]))
         attempts = set(range(self.next, self.next + count))
         back = self.agent.on_offer(Offer(job, self.next, self.next + count - 1, self.next))
         self.next += count
@@ -380,13 +387,19 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def launch(self) -> None:
-        before = self._in_lanes().keys()
+        before = self._occupied().keys()
         for launch in self.agent.launches():
+            if launch.program.line:
+                assert launch.attempt in self.uncleaned.keys() - self.cleaning
+                assert launch.attempt in self.acked | self.dropped, "finished comes first"
+                assert launch.lane == self.uncleaned[launch.attempt].lane
+                self.cleaning.add(launch.attempt)
+                continue
             assert not self.agent.paused
             assert launch.attempt not in self.running
             assert launch.attempt not in self.returned | self.reported | self.dropped
             self.running[launch.attempt] = launch
-        after = self._in_lanes()
+        after = self._occupied()
         if after.keys() - before and len(after) > 1:
             needs = [self.needs[launches[0].job] for launches in after.values()]
             assert sum(need.millicpus for need in needs) <= self.given.millicpus
@@ -413,6 +426,22 @@ class Histories(RuleBasedStateMachine):
             set(stuck),
         )
 
+    @rule(data=st.data(), code=st.integers(0, 1))
+    def clean(self, data: st.DataObject, code: int) -> None:
+        for attempt in self._some(data, self.cleaning):
+            assert self.agent.on_ended([_report(attempt, job=6, code=code)]) == []
+            [(cleanup, _)] = self.agent.take_cleaned()
+            assert cleanup.report.attempt == attempt
+            self.cleaning.discard(attempt)
+            del self.uncleaned[attempt]
+
+    def _occupied(self) -> dict[int, list[Launch]]:
+        lanes = self._in_lanes()
+        for launch in self.uncleaned.values():
+            assert launch.lane not in lanes, "nothing runs in what is being cleaned"
+            lanes[launch.lane] = [launch]
+        return lanes
+
     def _in_lanes(self) -> dict[int, list[Launch]]:
         lanes: dict[int, list[Launch]] = {}
         for launch in self.running.values():
@@ -421,7 +450,9 @@ class Histories(RuleBasedStateMachine):
 
     def _ended(self, reports: list[Report], may_come_back: set[int]) -> None:
         for report in reports:
-            del self.running[report.attempt]
+            launch = self.running.pop(report.attempt)
+            if launch.job == 6 and report.started_at and report.end is not End.REFUSED:
+                self.uncleaned[report.attempt] = launch
         owed = {report.attempt for report in self.agent.on_ended(reports)}
         here = {held.attempt for held in self.agent.held()}
         for report in reports:
@@ -452,7 +483,7 @@ class Histories(RuleBasedStateMachine):
         self.agent.on_ack(acked)
         self.acked |= set(acked)
 
-    @rule(job=st.integers(1, 5))
+    @rule(job=st.integers(1, 6))
     def forget(self, job: int) -> None:
         self.agent.on_forget(job)
 
@@ -494,18 +525,21 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def no_room_is_overdrawn(self) -> None:
-        lanes = self._in_lanes()
+        lanes = self._occupied()
         jobs = [launches[0].job for launches in lanes.values()]
         assert all(len({launch.job for launch in launches}) == 1 for launches in lanes.values())
         if len(jobs) > 1:
             assert sum(self.needs[job].millicpus for job in jobs) <= 3000
             assert sum(self.needs[job].mem_bytes for job in jobs) <= 3000
         assert self.agent.running_count == len(lanes)
+        assert self.agent.only_cleans == (bool(self.uncleaned) and not self.running)
+        given, cleaned = self.agent.capacity.millicpus, 1000 * len(self.uncleaned)
+        assert self.agent.offered.millicpus == max(0, given - cleaned)
 
     @invariant()
     def no_piece_is_shared_by_those_that_want_it_whole(self) -> None:
         shares: dict[str, int] = {}
-        for launches in self._in_lanes().values():
+        for launches in self._occupied().values():
             pieces = launches[0].env["CUDA_VISIBLE_DEVICES"]
             assert all(launch.env == launches[0].env for launch in launches)
             for name, amount in self.needs[launches[0].job].resources:

@@ -204,3 +204,20 @@ def test_short_tasks_are_not_offered_ahead_to_a_worker_that_gives_too_little_for
     assert leases(one) == []
     one.on_presence("w", WorkerState.AVAILABLE, Needs(2000, 0), 2.0)
     assert leases(one)
+
+
+def test_a_place_that_a_ranked_job_gives_up_at_a_worker_it_still_uses_is_filled_in_the_same_round() -> None:
+    """Both places of w0 were held for job 1; ranks gave it one task there, and the other place would have stayed empty."""
+    one = machine()
+    one.on_hello("w0", "1", WorkerInfo(node="w0", capacity=Needs(2000, 0), tags=("a",)), [], 0.0)
+    one.on_hello("w1", "1", WorkerInfo(node="w1", capacity=Needs(4000, 0)), [], 0.0)
+    ranked = JobSpec(argv=("x",), priority=0, rank="worker.cpus")
+    other = JobSpec(argv=("x",), requires=("a",))
+    for id, spec, last in ((1, ranked, 4), (2, other, 2)):
+        one.on_accepted(
+            JobRow(id=id, owner="ada", spec=spec, ranges=((0, last),), max_running=0, submitted_at=0.0),
+            now=0.0,
+        )
+    found = leases(one)
+    assert sorted(worker for worker, job, _ in found if job == 1) == ["w0", *["w1"] * 4]
+    assert [worker for worker, job, _ in found if job == 2] == ["w0"]

@@ -202,6 +202,8 @@ class Witness:
         self.newest = 0
         """The newest attempt id ever used, also by a manager that crashed before it was durable."""
         self.begun: set[int] = set()
+        self.acked: set[int] = set()
+        self.cleaned: set[int] = set()
         self.ends: dict[int, Report] = {}
         """How attempts really ended, of those that reached a spool."""
         self.excused: set[int] = set()
@@ -222,6 +224,14 @@ class Witness:
         self.begun.add(launch.attempt)
         if self.durable.issued.get(launch.attempt) != worker.name:
             self.broken(f"attempt {launch.attempt} runs on {worker.name} before its lease is durable")
+
+    def cleans(self, launch: Launch) -> None:
+        """Only after what has ended, and when that is acknowledged, or nobody wants to hear of it (K13)."""
+        if launch.attempt not in self.acked and launch.attempt not in self.excused:
+            self.broken(f"attempt {launch.attempt} is cleaned up after before it is acknowledged")
+        if launch.attempt in self.cleaned:
+            self.broken(f"attempt {launch.attempt} is cleaned up after twice")
+        self.cleaned.add(launch.attempt)
 
     def ended(self, report: Report) -> None:
         self.ends[report.attempt] = report
@@ -416,6 +426,7 @@ class Witness:
     def acknowledged(self, attempts: list[int]) -> None:
         """A worker may forget a task's own end only when the task was durably settled after it had begun."""
         for attempt in attempts:
+            self.acked.add(attempt)
             report = self.ends.get(attempt)
             if report is None:
                 self.broken(f"attempt {attempt} is acknowledged but was not reported")

@@ -173,8 +173,9 @@ class SimWorker:
             run.gone = True
 
     def presence(self) -> Presence:
-        state = WorkerState.DRAINING if self.agent.draining else WorkerState.AVAILABLE
-        return Presence(state, self.capacity, Facts(unhealthy=self.unhealthy))
+        state = WorkerState.CLEANING if self.agent.only_cleans else WorkerState.AVAILABLE
+        state = WorkerState.DRAINING if self.agent.draining else state
+        return Presence(state, self.agent.offered, Facts(unhealthy=self.unhealthy))
 
     def holds(self, attempt: int) -> bool:
         """Whether this node could still report the attempt."""
@@ -210,7 +211,7 @@ class SimWorker:
             gpus=tuple(Gpu(piece) for piece in self.indices.get("gpus", ())),
         )
         hello = Hello(PROTOCOL, self.name, f"{self.base}#{self._lives}", info, self.agent.held())
-        self.link.send_up([hello])
+        self.link.send_up([hello, self.presence()])
         self.world.after(10.0, self._welcome_overdue, self.link)
 
     def _welcome_overdue(self, link: Link) -> None:
@@ -293,6 +294,8 @@ class SimWorker:
         for launch in self.agent.launches():
             run = self._runs[launch.attempt] = Run(launch)
             lane = self._lanes.setdefault(launch.lane, deque())
+            if lane and (launch.program.line or lane[0].launch.program.line):
+                self.world.witness.broken(f"{self.name}: an attempt and a cleanup share lane {launch.lane}")
             lane.append(run)
             if len(lane) == 1:
                 self._begin(run)
@@ -300,7 +303,10 @@ class SimWorker:
     def _begin(self, run: Run) -> None:
         launch = run.launch
         run.began_at = self.world.now
-        self.world.witness.began(self, launch)
+        if launch.program.line:
+            self.world.witness.cleans(launch)
+        else:
+            self.world.witness.began(self, launch)
         lasts_s, end, code = self.world.play(self, launch)
         self.world.after(lasts_s, self._ends, self._life, run, end, code)
         if lasts_s > ANNOUNCED_AFTER_S:
@@ -331,6 +337,8 @@ class SimWorker:
         for one in owed:
             self.world.witness.ended(one)
             self.spool[one.attempt] = one
+        if self.welcomed and (launch.program.cleanup or launch.program.line):
+            self._say(self.presence())  # before the report: nothing is offered into what is being cleaned
         if owed and self.welcomed:
             self._say(Reports(owed))
         if lane and not lane[0].began_at:

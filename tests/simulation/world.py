@@ -32,6 +32,7 @@ from .schedule import Schedule
 from .witness import Violation, Witness
 from .worker import SimWorker
 
+CLEANUP = "clean"
 STEPS_MOST = 60_000
 MEDDLE_S = 10.0
 """Far more than any seed needs: whoever takes so many runs in circles."""
@@ -93,7 +94,7 @@ class Intent:
             ranges = ((0, hole - 1), (hole + 2, count + 1))
         self.ranges = ranges
         self.max_running = rng.choice((0, 0, 0, 1, 2))
-        self.needs_mem = world.mem_rng.choice((0, 0, 0, 1, 2, 3))
+        self.needs_mem = world.more_rng.choice((0, 0, 0, 1, 2, 3))
         """What some of its tasks use, if it may grow: 0 of jobs that may not."""
         self.lasts_s = rng.choice(((0.001, 0.01), (0.02, 0.2), (0.02, 0.2), (0.001, 8.0), (2.0, 20.0)))
         self.fails = rng.choice((0.0, 0.0, 0.2, 0.6, 1.0))
@@ -107,6 +108,7 @@ class Intent:
             cpus=rng.choice((0.5, 1.0, 1.0, 1.0, 2.0)),
             mem_bytes=rng.choice((0, 0, 1, 3)),
             mem_growth=1.5 if self.needs_mem else 0.0,
+            cleanup=CLEANUP if world.more_rng.random() < 0.25 else "",
             priority=rng.choice((0, 1000, 1000, 2000)),
             retries=rng.choice((0, 0, 1, 2)),
             backoff_s=rng.choice((0.0, 0.0, 0.1, 3.0)),
@@ -183,7 +185,7 @@ class Intent:
 class World:
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
-        self.mem_rng = random.Random(seed)
+        self.more_rng = random.Random(seed)
         """Apart, so that the stories of older seeds stay as they are."""
         self.match_rng = random.Random(-seed - 1)
         self.has_matching = self.match_rng.random() < 0.5
@@ -455,6 +457,8 @@ class World:
 
     def play(self, worker: SimWorker, launch: Launch) -> tuple[float, End, int]:
         """How long an attempt lasts and how it ends."""
+        if launch.program.line == CLEANUP:
+            return self._clean(worker)
         row = self.store.job(launch.job)
         assert row is not None
         intent = self._by_key[row.key]
@@ -468,6 +472,14 @@ class World:
         if self.rng.random() < intent.fails:
             return (lasts_s, *self.rng.choice(((End.EXITED, 1), (End.SIGNALLED, 9), (End.TIMED_OUT, 0))))
         return lasts_s, End.EXITED, 0
+
+    def _clean(self, worker: SimWorker) -> tuple[float, End, int]:
+        """Some cleanups start their machine anew."""
+        lasts_s = self.more_rng.choice((0.01, 0.1, 2.0))
+        if self.faults.every_s and self.more_rng.random() < 0.1:
+            self.after(lasts_s / 2, worker.kill)
+            self.after(lasts_s / 2 + self.more_rng.uniform(0.1, 1.5 * self.grace_s), worker.start)
+        return (lasts_s, *self.more_rng.choice(((End.EXITED, 0), (End.EXITED, 0), (End.TIMED_OUT, 9))))
 
 
 def simulate(seed: int) -> int:

@@ -1,7 +1,6 @@
 """GPUs: what NVML tells (here a library of our own with a few of its functions), and which are given to tasks."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,34 +11,13 @@ from tercel.core.errors import UsageError
 from tercel.core.presence import Gpu
 from tercel.worker import gpus
 from tercel.worker.gpus import Found
+from tests.worker.driver import make_driver, with_compiler
 
 HERE = [
     Found("0", "A100", 40 * 2**30, "GPU-aaaa-1"),
     Found("1", "A100", 40 * 2**30, "GPU-bbbb-2"),
     Found("2", "T4", 16 * 2**30, "GPU-cccc-3"),
 ]
-
-FAKE_NVML = r"""
-#include <string.h>
-static int devices[2];
-typedef struct { unsigned long long total, free, used; } memory;
-int nvmlInitWithFlags(unsigned flags) { return INIT; }
-int nvmlInit_v2(void) { return INIT; }
-int nvmlShutdown(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = &devices[index]; return 0; }
-static int number_of(void *device) { return (int)((int *)device - devices); }
-int nvmlDeviceGetName(void *device, char *name, unsigned length) {
-    strncpy(name, number_of(device) ? "Fake 200" : "Fake 100", length); return 0;
-}
-int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
-    strncpy(uuid, number_of(device) ? "GPU-bbbb" : "GPU-aaaa", length); return 0;
-}
-int nvmlDeviceGetMemoryInfo(void *device, memory *told) {
-    told->total = (number_of(device) + 1) * 8589934592ULL; told->free = told->used = 0; return 0;
-}
-const char *nvmlErrorString(int code) { return "the driver is not loaded"; }
-"""
 
 ASK = """
 import logging, os, tercel.worker.gpus as gpus
@@ -49,13 +27,8 @@ print([tuple(gpu.__struct_fields__ and (gpu.id, gpu.model, gpu.mem_bytes))
 """
 
 
-with_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-
-
 def _ask(dir: Path, init: int = 0, **env: str) -> "subprocess.CompletedProcess[str]":
-    source, library = dir / "nvml.c", dir / "libnvidia-ml.so.1"
-    source.write_text(FAKE_NVML)
-    subprocess.run(["cc", "-shared", "-fPIC", f"-DINIT={init}", "-o", library, source], check=True)
+    make_driver(dir, init)
     clean = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     return subprocess.run(
         [sys.executable, "-c", ASK],

@@ -68,6 +68,8 @@ class Dispatcher:
             one = Pass(self._ready, self._clock, self._issue, ahead, idle)
             one.fill(sorted(workers, key=_burden) if len(workers) > 1 else workers)
             workers = [worker for worker in one.freed if worker.takes_more]
+            if ahead:  # what they were saved for went to wait elsewhere: they have real room for others now
+                self._fill_all([worker for worker in workers if worker.has_room], ahead=False)
 
     def _take_back(self, workers: list[Worker]) -> list[Effect]:
         """From anybody if one of these idles; else from those of them that have more than they can run."""

@@ -7,6 +7,7 @@ that are left if there are more than tasks.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from tercel.core.intervals import Range
@@ -206,8 +207,8 @@ class Pass:
         pairs = choose(places.crowd, at, count, self._clock.now)
         served = self._issue_pairs(pairs)
         if len(at) > count or len(pairs) < count:
-            used = {worker for worker, _, _ in pairs}
-            self.freed += [worker for worker in dict.fromkeys(at[:count]) if worker not in used]
+            used = Counter(worker for worker, _, _ in pairs)
+            self.freed += [worker for worker, held in Counter(at[:count]).items() if used[worker] < held]
         if first.id not in served and first.outranked_at is None:
             first.outranked_at = self._clock.now
 

@@ -1,7 +1,6 @@
 """Runs a small command and takes its answer, in a spawner: between attempts, or about one that is over."""
 
 import os
-import select
 import signal
 import time
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ class Answer:
 
     def __init__(self, code: int, text: str) -> None:
         self.code = code
-        """Its exit code; negative: a signal's number; None of its own: 126 (not started) or -9 (took too long)."""
+        """Its exit code; negative: a signal's number, 9 if it took too long. 126 if it could not be started."""
         self.text = text
 
     @property
@@ -58,9 +57,7 @@ def _answer(pid: int, reader: int, give_up_at: float) -> Answer:
             return Answer(os.waitstatus_to_exitcode(status), said.decode(errors="replace"))
         if time.monotonic() > give_up_at:
             os.kill(pid, signal.SIGKILL)
-        select.select([reader], [], [], _WAIT_S)
-        if not said:
-            time.sleep(_WAIT_S)
+        time.sleep(_WAIT_S)
 
 
 def _take(reader: int, said: bytearray) -> None:

@@ -36,6 +36,7 @@ class Bounds:
         self._limits = NO_LIMITS
         self._enforced: frozenset[str] = frozenset()
         self._held: frozenset[str] | None = None
+        self._helpers = 0
         self._marks_victims = False
         """Whether the kernel holds this job's attempts to their memory."""
         self._allowance = 0
@@ -50,9 +51,13 @@ class Bounds:
         self.marks_children = False
         """Whether `before_start` and `after_start` have something to do."""
 
-    def apply(self, limits: Limits, held: frozenset[str] | None = None) -> None:
-        """Of the job whose attempts come next. `held`: the controllers by which somebody else (an engine) does it."""
+    def apply(self, limits: Limits, held: frozenset[str] | None = None, helpers: int = 0) -> None:
+        """Of the job whose attempts come next.
+
+        `held`: the controllers by which somebody else (an engine) does it. `helpers`: processes that do not count.
+        """
         self._limits = limits
+        self._helpers = helpers
         self._held = held
         own = limits if held is None else NO_LIMITS
         if own.mem_bytes or own.pids:
@@ -79,7 +84,7 @@ class Bounds:
     def _enforce(self, limits: Limits) -> list[str]:
         """Returns the controllers that hold attempts to a limit. One that cannot (any more) does not count."""
         done = []
-        pids = limits.pids + self._own_processes if limits.pids else 0
+        pids = limits.pids + self._own_processes + self._helpers if limits.pids else 0
         self._allowance = self._group.memory_bytes() if limits.mem_bytes else 0
         mem_bytes = limits.mem_bytes + self._allowance
         for controller, limit, value in (
@@ -102,6 +107,7 @@ class Bounds:
         group = self._group if self._held is None else Group({})
         guard = Guard(self._limits, group, self._enforced, tree, directory, now).begin()
         guard.not_its_own_bytes = self._allowance
+        guard.helpers = self._helpers
         return guard
 
     # -- around the start of a process ----------------------------------------------------------------------

@@ -23,16 +23,8 @@ _OCI = ("podman", "docker")
 REMOVE_S = 60.0
 _ENGINE_FAULT, _NOT_RUNNABLE = 125, (126, 127)
 _KILLED = 128 + int(signal.SIGKILL)
-_PASSING = (
-    "timeout",
-    "timed out",
-    "temporar",
-    "try again",
-    "toomanyrequests",
-    "connection re",
-    "tls handshake",
-)
-"""In an engine's words: another try may go well."""
+_PASSING = ("toomanyrequests", "too many requests", "try again")
+"""In an engine's words: it will be otherwise in a while. (A registry that cannot be reached from a node may never be.)"""
 _TERCEL_NAMES = (
     *(b"TERCEL_" + name for name in (b"JOB_ID", b"TASK_ID", b"ATTEMPT", b"NODE", b"SANDBOX", b"POINT")),
     b"SLURM_ARRAY_JOB_ID",

@@ -64,6 +64,8 @@ class Guard:
         """The most memory that was seen."""
         self.not_its_own_bytes = 0
         """Of the group's memory: left by others before it."""
+        self.helpers = 0
+        """Processes in its tree that do not count."""
         self.look_at = now + FIRST_S
 
     def begin(self) -> "Guard":
@@ -100,8 +102,9 @@ class Guard:
         if limits.mem_bytes and MEMORY not in self._enforced and used.mem_bytes > limits.mem_bytes:
             note = f"used {size(used.mem_bytes)} of {size(limits.mem_bytes)} of memory"
             return Excess("memory", note, used.mem_bytes)
-        if limits.pids and PIDS not in self._enforced and used.processes > limits.pids:
-            return Excess("pids", f"had {used.processes:,} processes, {limits.pids:,} allowed")
+        processes = used.processes - self.helpers
+        if limits.pids and PIDS not in self._enforced and processes > limits.pids:
+            return Excess("pids", f"had {processes:,} processes, {limits.pids:,} allowed")
         return None
 
     def _out_of_memory(self) -> Excess:

@@ -34,7 +34,7 @@ class Hierarchies:
     def open(self) -> None:
         """Remove what an earlier process left, and make what lanes need. Waits for the kernel."""
         owns = own_groups(self._root) if self._use else {}
-        made_before = self._record.read_text().splitlines() if self._record.exists() else []
+        made_before = [path for path in _lines(self._record) if Path(path).name == self._name]
         here = [str(place / self._name) for _, place in owns.values()]
         spared = frozenset(trees.ancestry())
         for path in dict.fromkeys([*made_before, *here]):

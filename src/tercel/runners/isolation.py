@@ -41,6 +41,8 @@ class Isolation:
     """The controllers by which it holds attempts to their limits itself; None: they stay in the lane's own groups."""
     looks_up = False
     """Whether the command is one of this node's, to be found here."""
+    helpers = 0
+    """How many processes it adds, which are not held against the attempt."""
 
     def refusal(self) -> str:
         return ""
@@ -67,6 +69,7 @@ class Bubblewrap(Isolation):
     """
 
     looks_up = True
+    helpers = 2
 
     def __init__(self, node: str, lane: bytes, environment: dict[bytes, bytes]) -> None:
         self._node = node
@@ -97,12 +100,15 @@ class Bubblewrap(Isolation):
         for name in sorted(os.listdir(b"/dev")):
             if name.startswith(_DEVICES):
                 words += [b"--dev-bind", b"/dev/" + name, b"/dev/" + name]
-        own = b"--unshare-pid --unshare-ipc --die-with-parent --setenv TMPDIR /tmp".split()
-        return [*words, *own, b"--tmpfs", self._hidden]
+        return [*words, *b"--unshare-pid --unshare-ipc --die-with-parent --setenv TMPDIR /tmp".split()]
 
     def command(self, command: Command, sandbox: bytes, cwd: bytes, attempt: int) -> Command:  # noqa: ARG002
-        words = [*self._view(), b"--bind", sandbox, sandbox]
-        if cwd:
+        words = self._view()
+        # In this order: a job's directory above the worker's must not show that again, nor be hidden if it is below.
+        if cwd and not cwd.startswith(self._hidden + b"/"):
+            words += [b"--bind", cwd, cwd]
+        words += [b"--tmpfs", self._hidden, b"--bind", sandbox, sandbox]
+        if cwd.startswith(self._hidden + b"/"):
             words += [b"--bind", cwd, cwd]
         inside = Command([*words, b"--chdir", cwd or sandbox, b"--", command.path, *command.words[1:]])
         inside.path = self._path

@@ -46,9 +46,7 @@ class Launcher:
             return False
         if program is not self._program:
             self._program = program
-            self.bounds.apply(
-                program.limits, program.isolation.holds if program.isolation is not None else None
-            )
+            self._bound(program)
         try:
             command = program.command(launch.task, launch.argv, launch.line)
             environment = program.environment(launch.task, launch.attempt, sandbox.path, launch.point)
@@ -61,6 +59,13 @@ class Launcher:
             self._reports.add_not_started(run, *commands.why_not_started(error, command))
             return False
         return True
+
+    def _bound(self, program: programs.Program) -> None:
+        """Before the first attempt of a job."""
+        if program.isolation is None:
+            self.bounds.apply(program.limits)
+        else:
+            self.bounds.apply(program.limits, program.isolation.holds, program.isolation.helpers)
 
     def _enter(self, run: Run, cwd: bytes) -> bool:
         try:

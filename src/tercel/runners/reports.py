@@ -104,8 +104,6 @@ class Reports:
         if run.conclusion is not None and not run.ending:
             self._conclude(run, run.conclusion)
             return
-        if run.guard is not None:
-            self._judge(run, run.guard)
         if run.status == 0 and not (run.left or stuck or run.ending):
             self.add(run, "exited", 0, run.guard.remark() if run.guard is not None else "")
             return
@@ -122,15 +120,13 @@ class Reports:
         self.add(run, run.ending or end, code, "; ".join(notes))
 
     def _conclude(self, run: Run, conclusion: Conclusion) -> None:
-        if run.guard is not None:
-            run.max_rss_kib = max(run.max_rss_kib, run.guard.peak_bytes // 1024)
         run.excess = conclusion.excess
         self.add(run, conclusion.end, conclusion.code, conclusion.note)
 
-    def _judge(self, run: Run, guard: Guard) -> None:
-        """Whether it ended by itself because it took too much."""
+    def judge(self, run: Run, guard: Guard) -> None:
+        """Before `add_ended`: whether it ended by itself because it took too much."""
         run.max_rss_kib = max(run.max_rss_kib, guard.peak_bytes // 1024)
-        if run.ending or run.status is None:
+        if run.ending or run.conclusion is not None or run.status is None:
             return
         huge_file = os.WIFSIGNALED(run.status) and os.WTERMSIG(run.status) == signal.SIGXFSZ
         run.excess = guard.verdict(run.status != 0, huge_file)

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 
+from tercel.runners import trees
 from tercel.runners.capture import Capture
 from tercel.runners.guard import Excess, Guard
 from tercel.runners.isolation import Conclusion
@@ -16,6 +17,8 @@ ANNOUNCE_S = 0.1
 TAIL_S = 0.05
 """Live output is gathered so long before it is sent."""
 WORDS_BYTES = 2048
+WARN_AGAIN_S = 1.0
+"""Between looks for a process that minds the signal by which a job wants to be warned."""
 
 NEVER = float("inf")
 
@@ -134,6 +137,29 @@ class Run:
                 if self._children >= 0 and not os.pread(self._children, 1, 0):
                     self.children_left = False
                     return False
+
+    def look(self, guard: Guard) -> None:
+        """Whether it takes too much."""
+        if (excess := guard.look()) is not None:
+            self.exceed(excess)
+
+    def exceed(self, excess: Excess) -> None:
+        """It ends at once: in any grace it would take more."""
+        if not self.ending:
+            self.ending = "exceeded"
+            self.excess = excess
+            self.limit_at = self.warn_at = NEVER
+            self.kill_at = time.monotonic()
+            self.set_due()
+
+    def warn(self, now: float) -> None:
+        """Its end is near. If nobody minds the signal yet, somebody may in a moment."""
+        number, isolation = self.launch.program.warn_signal, self.launch.program.isolation
+        self.warn_at = NEVER
+        if number:
+            tree = trees.descendants(os.getpid())
+            if not (isolation.warn(number) if isolation is not None else trees.warn(tree, number)):
+                self.warn_at = now + WARN_AGAIN_S
 
     # -- its timers ---------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from tercel.runners import programs, trees
 from tercel.runners.channel import Channel, Message
 from tercel.runners.engines import Containers
-from tercel.runners.guard import Excess, Guard
+from tercel.runners.guard import Excess
 from tercel.runners.isolation import Isolation
 from tercel.runners.launching import Launcher, own_tree
 from tercel.runners.pipes import Pipes
@@ -36,8 +36,6 @@ from tercel.runners.sandbox import Sandbox, Sweeper
 KILL_PATIENCE_S = 10.0
 """After so long a process that survives KILL is given up: it hangs in the kernel or is another user's."""
 TAIL_ROUNDS_AT_END = 16
-WARN_AGAIN_S = 1.0
-"""Between looks for a process that minds the signal by which a job wants to be warned."""
 BACKLOG_MOST = 64
 """Trees in the trash beyond which removing them goes before running the next attempt."""
 LEAVE_S = 2.0
@@ -152,7 +150,7 @@ class Spawner:
     def _on_exceeded(self, attempt: int, what: str, note: str) -> None:
         """The worker has found that it takes too much."""
         if self._run is not None and self._run.launch.attempt == attempt:
-            self._end_for_excess(self._run, Excess(what, note))
+            self._run.exceed(Excess(what, note))
 
     # -- waiting ------------------------------------------------------------------------------------------
 
@@ -261,9 +259,9 @@ class Spawner:
             self._send([("Started", run.launch.attempt, run.pid, run.started_at)])
             self._launcher.bounds.hold_cpu(own_tree)
         if run.guard is not None and now >= run.guard.look_at and not run.ending:
-            self._look(run, run.guard)
+            run.look(run.guard)
         if now >= run.warn_at:
-            self._warn(run, now)
+            run.warn(now)
         if now >= run.limit_at:
             self._end(run, "timed_out")
         if now >= self._reports.due:
@@ -283,28 +281,6 @@ class Spawner:
         if grace_s > 0:
             isolation.terminate(run.pid) if isolation is not None else trees.terminate_descendants()
 
-    def _look(self, run: Run, guard: Guard) -> None:
-        if (excess := guard.look()) is not None:
-            self._end_for_excess(run, excess)
-
-    def _end_for_excess(self, run: Run, excess: Excess) -> None:
-        """At once: in any grace it would take more."""
-        if not run.ending:
-            run.ending = "exceeded"
-            run.excess = excess
-            run.limit_at = run.warn_at = NEVER
-            run.kill_at = time.monotonic()
-            run.set_due()
-
-    def _warn(self, run: Run, now: float) -> None:
-        """If nobody minds the signal yet, somebody may in a moment."""
-        number, isolation = run.launch.program.warn_signal, run.launch.program.isolation
-        run.warn_at = NEVER
-        if number and not (
-            isolation.warn(number) if isolation is not None else trees.warn(own_tree(), number)
-        ):
-            run.warn_at = now + WARN_AGAIN_S
-
     def _finish(self, run: Run) -> None:
         """The attempt is over: end what is left of it, take what is in the pipes, report."""
         stuck: set[int] = set()
@@ -322,6 +298,8 @@ class Spawner:
                 if not (pieces := list(run.tail(NEVER, room=True))):
                     break
                 self._send(pieces)
+        if run.guard is not None:
+            self._reports.judge(run, run.guard)
         if run.launch.program.keep != "remove":
             run.kept = self._keep(run)
         self._reports.add_ended(run, stuck)
@@ -344,9 +322,10 @@ class Spawner:
         code = os.waitstatus_to_exitcode(run.status) if run.status is not None else 0
         said = run.last_words() if code else ""
         run.conclusion = isolation.conclude(code, bool(run.ending), said)
-        stop_at = time.monotonic() + LEAVE_S
-        while run.reap() and time.monotonic() < stop_at:  # helpers of an engine end by themselves
-            time.sleep(0.01)
+        if not run.ending or isolation.holds is not None:  # what it is made of ends by itself now
+            stop_at = time.monotonic() + LEAVE_S
+            while run.reap() and time.monotonic() < stop_at:
+                time.sleep(0.001)
 
 
 def _reap_strangers() -> bool:

@@ -107,9 +107,12 @@ class Conversation:
 
     async def greet(self, hello: Hello) -> Welcome:
         """Raises UsageError if the manager will not have this worker."""
+        said: list[FromWorker] = [hello]
+        if (presence := self._presence()).capacity != hello.info.capacity:
+            said.append(presence)  # or more would be offered than it gives at this time
         try:
             async with asyncio.timeout(WELCOME_LIMIT_S):
-                await self._link.send([hello])
+                await self._link.send(said)
                 first, *self._first = await self._link.receive()
         except TimeoutError:
             raise LinkClosed(f"the manager did not answer Hello within {WELCOME_LIMIT_S:g} s") from None

@@ -96,7 +96,7 @@ class _LastWords:
     """A pipe of which the end is kept, however much is written; nobody waits for its writers to close it."""
 
     def __init__(self) -> None:
-        self._reader, self.writer = os.pipe2(os.O_CLOEXEC)
+        self._reader, self.writer = os.pipe()
         self._said = b""
 
     def __enter__(self) -> Self:

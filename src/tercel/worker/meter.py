@@ -27,12 +27,11 @@ class Meter:
         self._dir = dir
         self._cores = node.affinity()
         self._mem_bytes = node.usable_mem_bytes()
-        self._at = time.monotonic()
-        self._busy_s = _busy_s(self._cores)
-        self._own_s = _own_use()[0]
+        self._before: tuple[float, float, float] | None = None
+        """When it measured last, how much was used by then in all, and by us."""
 
     def read(self) -> Reading:
-        """Looks at every process below this one: some milliseconds where there are many."""
+        """Looks at every process below this one: some milliseconds where there are many. Raises OSError."""
         own_s, own_mem_bytes = _own_use()
         busy, own = self._cpu(own_s)
         memory = psutil.virtual_memory()
@@ -54,14 +53,13 @@ class Meter:
     def _cpu(self, own_s: float) -> tuple[float | None, float]:
         """(cores in use, cores in use by us) since the last time that was long enough ago."""
         now = time.monotonic()
-        passed_s = now - self._at
-        if passed_s < SHORTEST_S:
+        if self._before is not None and now - self._before[0] < SHORTEST_S:
             return None, 0.0
-        busy_s = _busy_s(self._cores)
-        busy = min(len(self._cores), max(0.0, busy_s - self._busy_s) / passed_s)
-        own = max(0.0, own_s - self._own_s) / passed_s
-        self._at, self._busy_s, self._own_s = now, busy_s, own_s
-        return busy, own
+        before, self._before = self._before, (now, _busy_s(self._cores), own_s)
+        if before is None:
+            return None, 0.0
+        passed_s, busy_s, used_s = (new - old for new, old in zip(self._before, before, strict=True))
+        return min(len(self._cores), max(0.0, busy_s) / passed_s), max(0.0, used_s) / passed_s
 
 
 def _busy_s(cores: frozenset[int]) -> float:
