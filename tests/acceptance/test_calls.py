@@ -69,4 +69,6 @@ async def test_calls_go_where_their_data_is_if_their_rank_says_so(lab: Lab) -> N
         for _ in range(4):
             for name, big in data.items():
                 by_data = {"rank": "worker.cached_bytes"}
-                assert f"/worker-{name}/" in pool.submit(work.directory, big, resources=by_data).result(PATIENCE_S)
+                assert f"/worker-{name}/" in pool.submit(work.directory, big, resources=by_data).result(
+                    PATIENCE_S
+                )

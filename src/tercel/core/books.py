@@ -43,7 +43,7 @@ class Books(Accounts):
         self.changes: list[Change] = []
         self.effects: list[Effect] = []
         self.ready = ReadyQueue(self._clock)
-        self._dispatcher = Dispatcher(self.workers, self.ready, self._clock, self._issue)
+        self._dispatcher = Dispatcher(self.workers, self.ready, self._clock, self)
         self._next_attempt = loaded.epoch << EPOCH_BITS
         self._deadlines: list[tuple[float, str]] = []
         self._hellos = 0
@@ -88,7 +88,7 @@ class Books(Accounts):
         if keys is not None:
             self.ready.drop(job)
             job.inputs = Inputs(keys)
-            self._settle(job)
+            self.settle(job)
 
     def _remembered(self, live: LiveJob) -> Job:
         job = Job(live.job, self.queue_of(live.job))
@@ -129,7 +129,7 @@ class Books(Accounts):
 
     # -- attempts and leases ------------------------------------------------------------------------------
 
-    def _issue(self, job: Job, worker: Worker, tasks: list[Range]) -> None:
+    def issue(self, job: Job, worker: Worker, tasks: list[Range]) -> None:
         """Give tasks of a job that were ready to a worker: one lease per run of task numbers."""
         charge = cost_of(job) * self._clock.worth
         timed = job.mean_wall_s is None or job.mean_wall_s > ADVANCE_MOST_S
@@ -146,7 +146,6 @@ class Books(Accounts):
                 worker.board(flight)
             self.changes.append(Leased(lease))
             self.effects.append(Offered(lease))
-        self._settle(job)
 
     def _requeue(self, flight: Flight, event: TaskEvent, again: bool = False) -> None:
         """An attempt that will not be reported (`again`: was): its task is ready again. It is off its worker already."""
@@ -258,7 +257,7 @@ class Books(Accounts):
             job = self.jobs.get(heapq.heappop(queue.standing_back)[1])
             if job is not None:
                 job.stands_back = False
-                self._settle(job)
+                self.settle(job)
 
     def find(self, id: int) -> Job | None:
         """A job, also one that has ended if it is needed."""
@@ -284,7 +283,7 @@ class Books(Accounts):
         if job is not None and not job.dependents and id not in self.pinned:
             del self.past[id]
 
-    def _settle(self, job: Job) -> None:
+    def settle(self, job: Job) -> None:
         self._account(job)
         if job.queue.standing_back:
             self._admit_more(job.queue)
@@ -299,7 +298,7 @@ class Books(Accounts):
 
     def _settle_or_end(self, job: Job, now: float) -> None:
         if job.ended_count < job.task_count:
-            self._settle(job)
+            self.settle(job)
             return
         self.ready.drop(job)
         self._stop_saving(job)

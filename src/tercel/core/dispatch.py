@@ -9,7 +9,7 @@ A round looks at workers whose room changed and, when jobs became ready, at all 
 """
 
 from tercel.core.effects import Effect, Recalled
-from tercel.core.filling import Issue, Pass
+from tercel.core.filling import Ledger, Pass
 from tercel.core.ledger import Flight, Job
 from tercel.core.ready import ReadyQueue
 from tercel.core.shares import Clock
@@ -20,13 +20,13 @@ WORTH_TAKING_BACK_S = 0.02
 
 
 class Dispatcher:
-    """Keeps which workers to look at; `issue` gives tasks of a job to a worker and books them."""
+    """Keeps which workers to look at; the ledger books what is given out."""
 
-    def __init__(self, workers: dict[str, Worker], ready: ReadyQueue, clock: Clock, issue: Issue) -> None:
+    def __init__(self, workers: dict[str, Worker], ready: ReadyQueue, clock: Clock, ledger: Ledger) -> None:
         self._workers = workers
         self._ready = ready
         self._clock = clock
-        self._issue = issue
+        self._ledger = ledger
         self._changed: dict[str, None] = {}
         """Workers whose room may have grown since the last round, in that order."""
         self._roomy: dict[str, None] = {}
@@ -65,7 +65,7 @@ class Dispatcher:
     def _fill_all(self, workers: list[Worker], ahead: bool) -> None:
         while workers and self._ready.has_work:
             idle = (w for id in self._roomy if (w := self._workers.get(id)) is not None)
-            one = Pass(self._ready, self._clock, self._issue, ahead, idle)
+            one = Pass(self._ready, self._clock, self._ledger, ahead, idle)
             one.fill(sorted(workers, key=_burden) if len(workers) > 1 else workers)
             workers = [worker for worker in one.freed if worker.takes_more]
             if ahead:  # what they were saved for went to wait elsewhere: they have real room for others now

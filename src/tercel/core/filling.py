@@ -8,7 +8,8 @@ that are left if there are more than tasks.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 from tercel.core.intervals import Range
 from tercel.core.kinds import Shape
@@ -31,7 +32,15 @@ LONG_S = 5.0
 RANK_PATIENCE_S = 30.0
 """A job that others of better rank went before for so long is served before them."""
 
-Issue = Callable[[Job, Worker, list[Range]], None]
+
+class Ledger(Protocol):
+    """Who books what is given out."""
+
+    def issue(self, job: Job, worker: Worker, tasks: list[Range]) -> None:
+        """Give tasks of a job that were ready to a worker; `settle` follows."""
+
+    def settle(self, job: Job) -> None:
+        """Bring accounts and the ready queue in line with the job."""
 
 
 def is_short(job: Job) -> bool:
@@ -89,12 +98,13 @@ class Places:
 
 class Pass:
     def __init__(
-        self, ready: ReadyQueue, clock: Clock, issue: Issue, ahead: bool, idle: Iterable[Worker] = ()
+        self, ready: ReadyQueue, clock: Clock, ledger: Ledger, ahead: bool, idle: Iterable[Worker] = ()
     ) -> None:
         """`idle`: workers with room that are not among those to be filled, and may be better places."""
         self._ready = ready
         self._clock = clock
-        self._issue = issue
+        self._ledger = ledger
+        self._unsettled: dict[Job, None] = {}
         self._ahead = ahead
         self._idle = idle
         self._orders: dict[Shape | tuple[Shape, Reservation], Order] = {}
@@ -107,6 +117,8 @@ class Pass:
             if not len(self._ready):
                 break
             self._fill(worker)
+        for job in self._unsettled:
+            self._ledger.settle(job)
         for line, places in self._places.items():
             places.give_back()
             self._choose(line, places, workers)
@@ -172,10 +184,16 @@ class Pass:
 
     def _give(self, job: Job, worker: Worker, count: int, walk: Walk) -> None:
         self._served(job, worker)
-        if job.kind.rank is None:
-            self._issue(job, worker, job.ready.take_first(count))
-        else:
+        if job.kind.rank is not None:
             self._places_of(job, walk.line).add(worker, count)
+            return
+        self._ledger.issue(job, worker, job.ready.take_first(count))
+        if job.ready and job.cap_room > 0 and not walk.contested and not job.queue.has_caps:
+            self._unsettled[job] = (
+                None  # nobody minds before the end of the pass: it is one job for all these workers
+            )
+        else:
+            self._ledger.settle(job)
 
     def _served(self, job: Job, worker: Worker) -> None:
         """It is not passed over any more, and need not be waited for."""
@@ -239,7 +257,8 @@ class Pass:
                 job.ready.discard(task)
             job.outranked_at = None
             self._served(job, worker)
-            self._issue(job, worker, _runs(sorted(tasks)))
+            self._ledger.issue(job, worker, _runs(sorted(tasks)))
+            self._ledger.settle(job)
         return {job.id for job, _ in groups}
 
 

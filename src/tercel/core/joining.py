@@ -52,7 +52,7 @@ class Joining(Booking):
                 if not flight.ending:
                     self._note_lost(flight, now, "its worker came back without it")
                     self._requeue(flight, TaskEvent.LOSE)
-                    self._settle(flight.job)
+                    self.settle(flight.job)
         drop = [h.attempt for h in holds.values() if not self._still_wanted(worker, h, now)]
         self._hellos += 1
         self.effects.append(Welcomed(id, drop, self._hellos))
@@ -94,7 +94,7 @@ class Joining(Booking):
         else:
             return None
         self._promote(stray, worker)
-        self._settle(job)
+        self.settle(job)
         return stray
 
     def _give_way(self, flight: Flight) -> None:
@@ -150,7 +150,7 @@ class Joining(Booking):
             if not flight.ending:
                 self._note_lost(flight, now, "its worker left")
                 self._requeue(flight, TaskEvent.LOSE)
-                self._settle(flight.job)
+                self.settle(flight.job)
         worker.online, worker.since, worker.given_up = False, now, True
         worker.note = "left"
         self._set_deadline(worker, now)
@@ -205,7 +205,7 @@ class Joining(Booking):
                 self._free(job, flight.task)
         for job in jobs.values():
             self.effects.append(Progressed(job.id, [], []))
-            self._settle(job)
+            self.settle(job)
 
     # -- for the task's history ---------------------------------------------------------------------------
 

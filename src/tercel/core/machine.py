@@ -82,7 +82,7 @@ class Machine(Joining):
         if edges or row.spec.after or row.held:
             self._attach(job, now)
         else:
-            self._settle(job)
+            self.settle(job)
         return job
 
     def on_cancel(self, job: Job, tasks: IntervalSet, reason: str, now: float) -> int:
@@ -175,7 +175,7 @@ class Machine(Joining):
             if not flight.ending:
                 back = next_state(flight.state, TaskEvent.TAKE_BACK)
                 self._requeue(flight, TaskEvent.LOSE if back is None else TaskEvent.TAKE_BACK)
-                self._settle(flight.job)
+                self.settle(flight.job)
         self._dispatcher.worker_changed(worker)
 
     def knows(self, id: str, attempt: int) -> bool:
@@ -245,7 +245,7 @@ class Machine(Joining):
                 worker.note = f"reported attempt {report.attempt} under another task's name"
                 if not flight.ending:
                     self._requeue(flight, TaskEvent.LOSE)  # it will hear no better report
-                    self._settle(flight.job)
+                    self.settle(flight.job)
                 return None
             worker.completed += 1
             return None if flight.ending else flight

@@ -142,6 +142,11 @@ class Queue:
         return room
 
     @property
+    def has_caps(self) -> bool:
+        """On what is under way."""
+        return bool(self.row.max_running or self.row.user_max)
+
+    @property
     def admits(self) -> bool:
         """Whether one more job may join those that wait for workers."""
         return not self.row.max_queued or self.backlog < self.row.max_queued

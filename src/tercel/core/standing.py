@@ -170,21 +170,21 @@ class Standing(Waiting):
     def _refuse(self, job: Job, worker: Worker, why: str) -> None:
         job.refused_by[worker.id] = why
         self._refusals.setdefault(worker.id, set()).add(job.id)
-        self._settle(job)
+        self.settle(job)
 
     def _forgive_refusals(self, worker: str) -> None:
         """A restarted worker may be able to run what it refused before; one that is forgotten refuses nothing."""
         for id in self._refusals.pop(worker, ()):
             if (job := self.jobs.get(id)) is not None:
                 job.refused_by.pop(worker, None)
-                self._settle(job)
+                self.settle(job)
 
     def _end_avoidance(self, worker: str, id: int, why: str) -> None:
         job = self.jobs.get(id)
         if job is not None and job.refused_by.get(worker) == why:  # it may have refused it for good since
             del job.refused_by[worker]
             self._refusals[worker].discard(id)
-            self._settle(job)
+            self.settle(job)
 
     # -- reservations -------------------------------------------------------------------------------------
 

@@ -176,7 +176,7 @@ class Waiting(Books):
                 touched[id] = job
         for job in touched.values():
             self.effects.append(Progressed(job.id, [], []))
-            self._settle(job)
+            self.settle(job)
 
     # -- more memory --------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Waiting(Books):
             self._refit(job)
         self.changes.append(JobRevised(job.id, spec, held))
         self.effects.append(Progressed(job.id, [], []))
-        self._settle(job)
+        self.settle(job)
 
     # -- retried, and so are those behind it --------------------------------------------------------------
 
