@@ -8,8 +8,9 @@ import time
 
 import uvloop
 
-from tercel.core.model import End, Needs, Report
+from tercel.core.model import Needs
 from tercel.core.presence import WorkerInfo, WorkerState
+from tercel.core.reports import End, Report
 from tercel.links.contract import WorkerEnd
 from tercel.links.websocket import WebSocketDialer
 from tercel.wire.messages import (

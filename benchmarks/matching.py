@@ -16,8 +16,9 @@ from harness import claim
 from tercel.core.accounts import Settings
 from tercel.core.changes import Leased, Loaded
 from tercel.core.machine import Machine
-from tercel.core.model import End, JobRow, JobSpec, Needs, Report
+from tercel.core.model import JobRow, JobSpec, Needs
 from tercel.core.presence import WorkerInfo
+from tercel.core.reports import End, Report
 
 WORKERS, TASKS = 1_500, 10_000
 MANY, CLASSES = 10_000, 50

@@ -23,8 +23,9 @@ from yarl import URL
 
 from tercel.core.errors import PassingFault
 from tercel.core.invariants import violations
-from tercel.core.model import End, Needs, Output, Report, Role
+from tercel.core.model import Needs, Role
 from tercel.core.presence import Held, WorkerInfo
+from tercel.core.reports import End, Output, Report
 from tercel.links.contract import LinkClosed
 from tercel.links.websocket import WebSocketDialer, WebSocketWorkerEnd
 from tercel.manager.options import ManagerOptions

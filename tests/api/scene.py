@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from tercel.core.invariants import violations
-from tercel.core.model import Report
+from tercel.core.reports import Report
 from tercel.wire.api import JobView
 from tests.api.house import House, Scripted
 

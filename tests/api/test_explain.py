@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import End, Needs
+from tercel.core.model import Needs
 from tercel.core.presence import WorkerState
+from tercel.core.reports import End
 from tercel.wire.messages import Presence, Started
 from tests.api.house import GIB, House, inline, open_house
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tercel.core.commands import MAX_SECONDS
 from tercel.core.errors import PeerError
-from tercel.core.model import End, Needs, Output, Report
+from tercel.core.model import Needs
 from tercel.core.presence import WorkerInfo
+from tercel.core.reports import End, Output, Report
 from tercel.manager import hearing
 from tercel.wire.messages import INLINE_OUTPUT_BYTES, PROTOCOL, SEGMENT_BYTES, Hello, Segment, TailData
 from tests.api.house import done, inline

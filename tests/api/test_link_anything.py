@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tercel.core.invariants import violations
-from tercel.core.model import End, Needs, Output, Report
+from tercel.core.model import Needs
 from tercel.core.presence import WorkerState
+from tercel.core.reports import End, Output, Report
 from tercel.links.contract import LinkClosed
 from tercel.wire.messages import (
     FromWorker,

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tercel.core.model import End, Needs, Output, Report
+from tercel.core.model import Needs
 from tercel.core.presence import Held, WorkerState
+from tercel.core.reports import End, Output, Report
 from tercel.wire.messages import (
     Bye,
     Offer,

@@ -6,7 +6,7 @@ import zlib
 import msgspec
 import pytest
 
-from tercel.core.model import Output
+from tercel.core.reports import Output
 from tercel.wire.api import TaskView
 from tercel.wire.messages import (
     SEGMENT_BYTES,

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tercel.core.model import End, Needs, Role
+from tercel.core.model import Needs, Role
 from tercel.core.presence import WorkerInfo
+from tercel.core.reports import End
 from tercel.wire.api import Counted, ReservationList, ReservationView, Tags, WorkerView
 from tests.api.house import Answer, House, Scripted, open_house
 

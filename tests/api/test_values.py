@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from tercel.core.errors import StoreFull
-from tercel.core.model import Output, Role
+from tercel.core.model import Role
 from tercel.core.presence import Held
+from tercel.core.reports import Output
 from tercel.wire.api import Stored, Submitted
 from tercel.wire.messages import Brief, Fetch, Offer, Piece, Segment, Started
 from tests.api.house import Answer, House, Scripted, inline

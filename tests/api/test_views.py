@@ -13,8 +13,9 @@ import pytest
 
 from tercel.core.changes import LiveJob
 from tercel.core.intervals import IntervalSet
-from tercel.core.model import End, Needs, Outcome, Output, Role
+from tercel.core.model import Needs, Role
 from tercel.core.presence import WorkerState
+from tercel.core.reports import End, Outcome, Output
 from tercel.core.states import TaskState
 from tercel.manager import logs, requests, views
 from tercel.manager.access import Identity

@@ -17,7 +17,8 @@ from typing import Any
 
 import cloudpickle
 
-from tercel.core.model import Call, Function, Output, Program, Report
+from tercel.core.model import Call, Function, Program
+from tercel.core.reports import Output, Report
 from tercel.runners import trees
 from tercel.runners.contract import Launch
 from tercel.runners.hierarchies import CONTROLLERS, own_groups

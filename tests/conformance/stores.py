@@ -5,7 +5,8 @@ from typing import Protocol
 
 from tercel.core.changes import Change, Concluded, JobAdded, Loaded, SpanConcluded
 from tercel.core.intervals import Range
-from tercel.core.model import Blame, Call, End, JobRow, JobSpec, Lease, Outcome, Output, Report, Role, Token
+from tercel.core.model import Call, JobRow, JobSpec, Lease, Role, Token
+from tercel.core.reports import Blame, End, Outcome, Output, Report
 from tercel.core.states import TERMINAL, TaskState
 from tercel.stores.contract import Store
 from tercel.stores.memory import MemoryStore

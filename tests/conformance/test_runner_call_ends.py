@@ -16,7 +16,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from tercel.core.model import End
+from tercel.core.reports import End
 from tercel.runners import call_ends, call_lane, pool, trees
 from tercel.runners.call_process import InterpreterProcess
 from tercel.runners.pool import SpawnerPool

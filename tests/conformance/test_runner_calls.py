@@ -9,7 +9,8 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from tercel.core.model import End, Function, Report
+from tercel.core.model import Function
+from tercel.core.reports import End, Report
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import (
     Recorder,

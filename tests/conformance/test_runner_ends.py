@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import End, Program
+from tercel.core.model import Program
+from tercel.core.reports import End
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import Recorder, python, run, shell, spawners, text

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import End, Limits
+from tercel.core.model import Limits
+from tercel.core.reports import End
 from tercel.runners import engines, trees
 from tercel.runners.commands import Command
 from tercel.runners.engines import Containers

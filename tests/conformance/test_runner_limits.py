@@ -13,7 +13,8 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from tercel.core.model import End, Limits, Report
+from tercel.core.model import Limits
+from tercel.core.reports import End, Report
 from tercel.runners.contract import Launch
 from tercel.runners.diskfloor import DiskFloor
 from tercel.runners.pool import SpawnerPool

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import End, Program, Report
+from tercel.core.model import Program
+from tercel.core.reports import End, Report
 from tercel.runners import lane, pool, trees
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool

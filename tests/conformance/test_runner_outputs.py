@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import End, Output
+from tercel.core.reports import End, Output
 from tercel.runners.pool import SpawnerPool
 from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
 from tests.conformance.runners import Recorder, python, run, shell, spawners, text, whole

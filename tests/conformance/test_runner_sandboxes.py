@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import Keep, Program, Report
+from tercel.core.model import Keep, Program
+from tercel.core.reports import Report
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import Recorder, text

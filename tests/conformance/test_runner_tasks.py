@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from tercel.core.grids import Axis, Grid
-from tercel.core.model import End, Program
+from tercel.core.model import Program
+from tercel.core.reports import End
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import Recorder, python, run, shell, spawners, text

@@ -22,7 +22,8 @@ from tercel.core.changes import (
     TokenAdded,
 )
 from tercel.core.errors import PassingFault, TercelError, UsageError
-from tercel.core.model import JobSpec, Output
+from tercel.core.model import JobSpec
+from tercel.core.reports import Output
 from tercel.stores.sqlite import SqliteStore, chunks, outcomes, queries, schema
 from tercel.stores.sqlite.connections import BUSY_TIMEOUT_S
 from tests.conformance.stores import (

@@ -17,7 +17,7 @@ from tercel.core.changes import (
     SpanConcluded,
     TokenAdded,
 )
-from tercel.core.model import Blame, End, Outcome, Output, Report
+from tercel.core.reports import Blame, End, Outcome, Output, Report
 from tercel.core.states import TaskState
 from tercel.stores.sqlite import outcomes as sqlite_outcomes
 from tests.conformance.stores import (

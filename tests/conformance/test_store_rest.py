@@ -12,8 +12,9 @@ from tercel.core.changes import (
     ValueKept,
     WorkerSet,
 )
-from tercel.core.model import Call, Output, Role
+from tercel.core.model import Call, Role
 from tercel.core.presence import Reservation, WorkerRow
+from tercel.core.reports import Output
 from tests.conformance.stores import (
     FAILED,
     FINISHED,

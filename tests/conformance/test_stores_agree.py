@@ -33,8 +33,9 @@ from tercel.core.changes import (
     WorkerSet,
 )
 from tercel.core.intervals import IntervalSet
-from tercel.core.model import Blame, Call, Output
+from tercel.core.model import Call
 from tercel.core.presence import Reservation, WorkerRow
+from tercel.core.reports import Blame, Output
 from tercel.core.states import TaskState
 from tests.conformance.stores import (
     CANCELLED,

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tercel.core.errors import PeerError
-from tercel.core.model import End, Needs, Output, Program, Report
+from tercel.core.model import Needs, Program
 from tercel.core.presence import Held
+from tercel.core.reports import End, Output, Report
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
 from tercel.worker import debts, lanes

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tercel.core.model import End, Needs, Program, Report
+from tercel.core.model import Needs, Program
+from tercel.core.reports import End, Report
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
 from tercel.worker.agent import Agent

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercel.core.errors import PeerError
-from tercel.core.model import Call, End, Function, Needs, Program, Report
+from tercel.core.model import Call, Function, Needs, Program
+from tercel.core.reports import End, Report
 from tercel.wire.messages import Brief, Offer
 from tercel.worker import held, staging
 from tercel.worker.agent import Agent

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tercel.core.model import End, Keep, Limits, Needs, Output, Program, Report
+from tercel.core.model import Keep, Limits, Needs, Program
+from tercel.core.reports import End, Output, Report
 from tercel.wire.messages import Brief, Offer
 from tercel.worker.agent import Agent
 from tercel.worker.cleaning import Cleanup, cleans_after, last_words

@@ -11,8 +11,9 @@ from tercel.core.filling import AHEAD_MOST, LONG_S, ahead_of
 from tercel.core.kinds import Shape
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report
+from tercel.core.model import JobRow, JobSpec, Needs, QueueRow
 from tercel.core.presence import WorkerInfo, WorkerState
+from tercel.core.reports import End, Report
 from tercel.core.shares import Queue
 from tercel.core.workers import Worker
 

@@ -15,8 +15,9 @@ from tercel.core.effects import Offered
 from tercel.core.graph import check_edges, find_cycle
 from tercel.core.intervals import IntervalSet
 from tercel.core.machine import Machine
-from tercel.core.model import After, AfterKind, End, JobRow, JobSpec, Needs, Report
+from tercel.core.model import After, AfterKind, JobRow, JobSpec, Needs
 from tercel.core.presence import WorkerInfo
+from tercel.core.reports import End, Report
 
 from .naive_graph import NaiveGraph, Task
 from .transcript import Stage

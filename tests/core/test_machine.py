@@ -14,8 +14,9 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.joining import FORGET_OFFLINE_S
 from tercel.core.machine import Machine
-from tercel.core.model import End, JobRow, JobSpec, Lease, Needs, Report
+from tercel.core.model import JobRow, JobSpec, Lease, Needs
 from tercel.core.presence import Held, WorkerInfo, WorkerState
+from tercel.core.reports import End, Report
 
 from .transcript import rewritten
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercel.core.model import End, Needs, Program, Report
+from tercel.core.model import Needs, Program
+from tercel.core.reports import End, Report
 from tercel.wire.messages import Brief, Offer
 from tercel.worker.agent import Agent
 from tercel.worker.options import WorkerOptions

@@ -12,8 +12,9 @@ from tercel.core.changes import Leased, Loaded
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.machine import Machine
-from tercel.core.model import End, JobRow, JobSpec, Lease, Needs, QueueRow, Report
+from tercel.core.model import JobRow, JobSpec, Lease, Needs, QueueRow
 from tercel.core.presence import WorkerInfo
+from tercel.core.reports import End, Report
 from tercel.core.shares import Account, Clock, Queue
 
 SECONDS = st.floats(0.0, 10_000.0)

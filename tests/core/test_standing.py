@@ -11,8 +11,9 @@ from tercel.core.effects import Offered
 from tercel.core.invariants import violations
 from tercel.core.ledger import Flight
 from tercel.core.machine import Machine
-from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report
+from tercel.core.model import JobRow, JobSpec, Needs, QueueRow
 from tercel.core.presence import Reservation, WorkerInfo, WorkerRow
+from tercel.core.reports import End, Report
 
 Ends = Callable[[Flight], int]
 """With which exit code a task ends."""

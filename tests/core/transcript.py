@@ -68,8 +68,9 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import End, Lease, Needs, Report
+from tercel.core.model import Lease, Needs
 from tercel.core.presence import Facts, Held, WorkerState
+from tercel.core.reports import End, Report
 from tercel.core.selectors import parse_selector
 from tercel.core.states import TaskState
 from tercel.stores.contract import needed_by

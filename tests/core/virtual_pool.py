@@ -14,8 +14,9 @@ from tercel.core.changes import Loaded
 from tercel.core.effects import Offered, Recalled
 from tercel.core.ledger import Flight
 from tercel.core.machine import Machine
-from tercel.core.model import End, JobRow, JobSpec, Needs, QueueRow, Report
+from tercel.core.model import JobRow, JobSpec, Needs, QueueRow
 from tercel.core.presence import WorkerInfo
+from tercel.core.reports import End, Report
 
 Length = Callable[[random.Random], float]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tercel.core.changes import Change, Concluded
 from tercel.core.errors import StoreFull
-from tercel.core.model import Output
+from tercel.core.reports import Output
 from tercel.stores.sqlite import SqliteStore
 from tests.conformance.stores import FINISHED, answers, hand_over, job, outcome
 

@@ -31,7 +31,7 @@ from tercel.core.changes import (
     TokenRevoked,
 )
 from tercel.core.errors import PassingFault, StoreFull
-from tercel.core.model import Output
+from tercel.core.reports import Output
 from tercel.stores.memory import MemoryStore
 from tercel.stores.sqlite import SqliteStore
 from tests.conformance.stores import (

@@ -15,8 +15,9 @@ from tercel.core.graph import Need
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job, LeaseBook
 from tercel.core.machine import Machine
-from tercel.core.model import End, Lease, Report
+from tercel.core.model import Lease
 from tercel.core.presence import Held
+from tercel.core.reports import End, Report
 from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent
 from tercel.core.waiting import _Skips

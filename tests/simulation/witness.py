@@ -29,8 +29,9 @@ from tercel.core.explain import why_resting, why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.machine import Machine
-from tercel.core.model import AfterKind, End, JobRow, Lease, OnFailure, Outcome, Report
+from tercel.core.model import AfterKind, JobRow, Lease, OnFailure
 from tercel.core.presence import Held
+from tercel.core.reports import End, Outcome, Report
 from tercel.core.states import TERMINAL, TaskState
 from tercel.runners.contract import Launch
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tercel.core.errors import PeerError
-from tercel.core.model import End, Needs, Report
+from tercel.core.model import Needs
 from tercel.core.presence import Facts, Gpu, WorkerInfo, WorkerState
+from tercel.core.reports import End, Report
 from tercel.runners.contract import Launch
 from tercel.wire.messages import (
     PROTOCOL,

@@ -13,17 +13,8 @@ import msgspec
 
 from tercel.core.changes import Edge
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import (
-    After,
-    AfterKind,
-    End,
-    JobRow,
-    JobSpec,
-    Needs,
-    OnFailure,
-    QueueRow,
-    RetryRule,
-)
+from tercel.core.model import After, AfterKind, JobRow, JobSpec, Needs, OnFailure, QueueRow, RetryRule
+from tercel.core.reports import End
 from tercel.runners.contract import Launch
 from tercel.stores.memory import MemoryStore
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tercel.core.errors import TercelError
-from tercel.core.model import End, Needs, Output, Program, Report
+from tercel.core.model import Needs, Program
 from tercel.core.presence import WorkerInfo
+from tercel.core.reports import End, Output, Report
 from tercel.links.contract import Dialer, LinkClosed, ManagerEnd, WorkerEnd
 from tercel.links.local import local_pair
 from tercel.runners.contract import Launch, Listener

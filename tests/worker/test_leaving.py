@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tercel.core.errors import Unreachable
-from tercel.core.model import End
 from tercel.core.presence import WorkerState
+from tercel.core.reports import End
 from tercel.wire.messages import Ack, Bye, Drain, Offer, Presence, Returned
 from tercel.worker import leaving
 from tercel.worker.spool import Spool

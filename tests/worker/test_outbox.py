@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tercel.core.model import Needs, Output, Report
+from tercel.core.model import Needs
 from tercel.core.presence import WorkerState
+from tercel.core.reports import Output, Report
 from tercel.wire.messages import (
     MAX_FRAME_BYTES,
     SEGMENT_BYTES,

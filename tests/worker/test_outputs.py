@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import Output
+from tercel.core.reports import Output
 from tercel.wire.messages import (
     Presence,
     Segment,

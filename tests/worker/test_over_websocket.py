@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import Output
+from tercel.core.reports import Output
 from tercel.links.contract import LinkClosed
 from tercel.links.websocket import WebSocketDialer
 from tercel.wire.messages import Ack, Bye, Ping, Presence

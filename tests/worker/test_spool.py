@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercel.core.errors import UsageError
-from tercel.core.model import Output, Report
+from tercel.core.reports import Output, Report
 from tercel.worker import spool as module
 from tercel.worker.spool import Home, Spool
 from tests.worker.stage import report
@@ -201,7 +201,7 @@ def test_a_process_killed_while_it_writes_leaves_a_readable_spool(path: Path) ->
         import sys
         from pathlib import Path
         from tercel.worker.spool import Spool
-        from tercel.core.model import End, Output, Report
+        from tercel.core.reports import End, Output, Report
         spool = Spool(Path(sys.argv[1]))
         first = len(spool.load())
         print("ready", flush=True)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tercel.core.errors import Unreachable
-from tercel.core.model import End, Needs, Program
+from tercel.core.model import Needs, Program
 from tercel.core.presence import WorkerState
+from tercel.core.reports import End
 from tercel.wire.messages import Ack, Brief, Bye, Hello, Offer, Presence, Returned
 from tests.worker.stage import FakeLink, Stage, now, virtual
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tercel.core.errors import UsageError
-from tercel.core.model import Output
+from tercel.core.reports import Output
 from tercel.wire.messages import (
     Ack,
     Cancel,

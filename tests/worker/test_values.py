@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.model import Call, End, Function, Needs, Output, Program
+from tercel.core.model import Call, Function, Needs, Program
+from tercel.core.reports import End, Output
 from tercel.wire.messages import (
     SEGMENT_BYTES,
     Ack,

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tercel.core.model import End, Needs
+from tercel.core.model import Needs
+from tercel.core.reports import End
 from tercel.wire.messages import FromWorker, Hello, Offer, Presence, Returned, Welcome
 from tercel.worker import watching
 from tercel.worker.facts import EVERY_S, Telling

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tercel.core.errors import Unreachable
-from tercel.core.model import End, Needs, Output, Program
+from tercel.core.model import Needs, Program
 from tercel.core.presence import Held, WorkerState
+from tercel.core.reports import End, Output
 from tercel.wire.messages import (
     Ack,
     Brief,

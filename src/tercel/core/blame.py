@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tercel.core.ledger import Job, LeaseBook
-from tercel.core.model import Blame, End, Outcome, Report
+from tercel.core.reports import Blame, End, Outcome, Report
 
 UNLIKELY = 1e-4
 """What would happen by chance less often is no chance."""

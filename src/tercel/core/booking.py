@@ -27,7 +27,7 @@ from tercel.core.blame import (
 from tercel.core.changes import AttemptLost, Blamed, Loaded
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job
-from tercel.core.model import Blame, Outcome, Report
+from tercel.core.reports import Blame, Outcome, Report
 from tercel.core.standing import PROBES, Standing
 from tercel.core.states import TaskState
 from tercel.core.workers import Worker

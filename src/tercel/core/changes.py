@@ -7,8 +7,9 @@ must give the same state as once: after a failed commit the same batch is handed
 import msgspec
 
 from tercel.core.intervals import Range
-from tercel.core.model import Blame, Call, End, JobRow, JobSpec, Lease, Outcome, QueueRow, Token
+from tercel.core.model import Call, JobRow, JobSpec, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
+from tercel.core.reports import Blame, End, Outcome
 from tercel.core.states import TaskState
 
 Edge = tuple[int, int, int, int]

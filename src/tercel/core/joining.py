@@ -13,8 +13,9 @@ from tercel.core.changes import AttemptLost
 from tercel.core.demands import told_by
 from tercel.core.effects import Drained, Progressed, Welcomed
 from tercel.core.ledger import Flight, Job
-from tercel.core.model import Blame, End, Needs, Outcome, Report
+from tercel.core.model import Needs
 from tercel.core.presence import Facts, Held, WorkerInfo, WorkerState
+from tercel.core.reports import Blame, End, Outcome, Report
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.workers import Worker
 

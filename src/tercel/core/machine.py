@@ -32,17 +32,8 @@ from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet
 from tercel.core.joining import Joining
 from tercel.core.ledger import Flight, Job
-from tercel.core.model import (
-    MAX_BACKOFF_S,
-    MAX_MEM_BYTES,
-    End,
-    JobRow,
-    JobSpec,
-    OnFailure,
-    Outcome,
-    QueueRow,
-    Report,
-)
+from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, JobRow, JobSpec, OnFailure, QueueRow
+from tercel.core.reports import End, Outcome, Report
 from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.waiting import members_among, named

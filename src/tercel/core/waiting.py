@@ -19,7 +19,8 @@ from tercel.core.changes import JobRevised, Loaded, Reopened, SpanConcluded
 from tercel.core.effects import Progressed, Revised
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
-from tercel.core.model import MAX_MEM_BYTES, End, JobSpec, OnFailure
+from tercel.core.model import MAX_MEM_BYTES, JobSpec, OnFailure
+from tercel.core.reports import End
 from tercel.core.states import TaskEvent, TaskState, next_state
 
 NAMED_MOST = 10_000

@@ -20,8 +20,9 @@ from tercel.core.commands import (
     MAX_VALUE_BYTES,
 )
 from tercel.core.errors import PeerError
-from tercel.core.model import MAX_MEM_BYTES, Needs, Output, Report
+from tercel.core.model import MAX_MEM_BYTES, Needs
 from tercel.core.presence import Facts, WorkerInfo
+from tercel.core.reports import Output, Report
 from tercel.wire.messages import (
     INLINE_OUTPUT_BYTES,
     PROTOCOL,

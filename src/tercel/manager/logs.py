@@ -10,7 +10,8 @@ import zlib
 from collections.abc import AsyncGenerator
 
 from tercel.core.ledger import Flight
-from tercel.core.model import JobRow, Outcome, Output
+from tercel.core.model import JobRow
+from tercel.core.reports import Outcome, Output
 from tercel.core.states import TERMINAL
 from tercel.manager.service import Manager
 from tercel.wire.messages import SEGMENT_BYTES, Tail

@@ -10,8 +10,9 @@ from tercel.core.blame import blame_of
 from tercel.core.explain import why_paused, why_ready, why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job
-from tercel.core.model import End, JobRow, JobSpec, Outcome
+from tercel.core.model import JobRow, JobSpec
 from tercel.core.points import item_point
+from tercel.core.reports import End, Outcome
 from tercel.core.rules import edges_of
 from tercel.core.scripts import typed
 from tercel.core.selectors import task_name

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from tercel.core.model import End, Report
+from tercel.core.reports import End, Report
 from tercel.runners.call_process import Left
 from tercel.runners.contract import Launch
 from tercel.runners.guard import Excess, out_of_memory

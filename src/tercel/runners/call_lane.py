@@ -18,7 +18,8 @@ from functools import partial
 
 import msgspec
 
-from tercel.core.model import End, Program, Report
+from tercel.core.model import Program
+from tercel.core.reports import End, Report
 from tercel.runners.board import NOBODY
 from tercel.runners.call_ends import (
     Ending,

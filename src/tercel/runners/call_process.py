@@ -22,7 +22,8 @@ from pathlib import Path
 import msgspec
 
 import tercel
-from tercel.core.model import Output, Program, Report
+from tercel.core.model import Program
+from tercel.core.reports import Output, Report
 from tercel.runners import cgroups, outputs, trees
 from tercel.runners.board import NOBODY, Board, new_board
 from tercel.runners.cgroups import Group

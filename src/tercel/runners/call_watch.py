@@ -6,7 +6,7 @@ The interpreter itself can do none of that, because its one thread is in the fun
 import asyncio
 import os
 
-from tercel.core.model import End
+from tercel.core.reports import End
 from tercel.runners import trees
 from tercel.runners.board import NOBODY
 from tercel.runners.bounds import hold_cpu

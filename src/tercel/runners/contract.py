@@ -12,7 +12,8 @@ from typing import Protocol
 
 import msgspec
 
-from tercel.core.model import Call, Program, Report
+from tercel.core.model import Call, Program
+from tercel.core.reports import Report
 
 
 class Launch(msgspec.Struct, frozen=True, array_like=True):

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from tercel.core.model import Output, Report
+from tercel.core.reports import Output, Report
 from tercel.runners.contract import Listener
 from tercel.runners.outputs import STREAMS
 from tercel.runners.pipes import READ_BYTES

@@ -19,8 +19,9 @@ import msgspec
 
 from tercel.core.commands import plain_argv
 from tercel.core.errors import UsageError
-from tercel.core.model import End, Program, Report
+from tercel.core.model import Program
 from tercel.core.placement import parse_warning
+from tercel.core.reports import End, Report
 from tercel.runners import cgroups, trees
 from tercel.runners.board import NOBODY
 from tercel.runners.cgroups import Group

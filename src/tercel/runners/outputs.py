@@ -24,7 +24,7 @@ _WORTH = 0.9
 level 1 would take twenty times as long as copying it (measured: 35 MB/s and 800 MB/s)."""
 
 OutputRow = tuple[int, int, bytes, int]
-"""The fields of core.model.Output, which a spawner does not import."""
+"""The fields of core.reports.Output, which a spawner does not import."""
 
 
 def path_of(directory: bytes, attempt: int, stream: str) -> bytes:

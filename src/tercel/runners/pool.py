@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from tercel.core.model import End, Output, Report
+from tercel.core.reports import End, Output, Report
 from tercel.runners import outputs, trees
 from tercel.runners.call_lane import CallLane
 from tercel.runners.contract import Launch, Listener

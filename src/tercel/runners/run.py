@@ -56,7 +56,7 @@ class Run:
     max_rss_kib = 0
     """At least a spawner's own: the kernel counts the moment between fork and exec."""
     ending = ""
-    """Why it is being ended, if it is: a value of core.model.End."""
+    """Why it is being ended, if it is: a value of core.reports.End."""
     announced = False
     kept = ""
     """What is told of its sandbox, if that was to be kept."""

@@ -15,7 +15,8 @@ from typing import Protocol
 
 from tercel.core.changes import Change, LiveJob, Loaded, SpanConcluded
 from tercel.core.intervals import Range
-from tercel.core.model import Call, JobRow, Outcome, Report
+from tercel.core.model import Call, JobRow
+from tercel.core.reports import Outcome, Report
 from tercel.core.states import TaskState
 from tercel.wire.api import ValueRow
 

@@ -44,8 +44,9 @@ from tercel.core.changes import (
     WorkerSet,
 )
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import Blame, Call, End, JobRow, Lease, Outcome, QueueRow, Token
+from tercel.core.model import Call, JobRow, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
+from tercel.core.reports import Blame, End, Outcome
 from tercel.core.states import TaskState
 from tercel.stores.contract import Store, needed_by, unattempted
 from tercel.wire.api import ValueRow

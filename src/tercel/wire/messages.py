@@ -22,9 +22,10 @@ Unknown message types are a PeerError; fields are only ever added, at the end, w
 
 import msgspec
 
-from tercel.core.model import Call, Needs, Program, Report
+from tercel.core.model import Call, Needs, Program
 from tercel.core.presence import Facts, WorkerInfo, WorkerState
 from tercel.core.presence import Held as Held
+from tercel.core.reports import Report
 
 PROTOCOL = 3
 """Changed only when an older peer could not understand; peers of another number are refused."""

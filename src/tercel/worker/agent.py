@@ -17,8 +17,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tercel.core.errors import PeerError
-from tercel.core.model import End, Needs, Report
+from tercel.core.model import Needs
 from tercel.core.presence import Held
+from tercel.core.reports import End, Report
 from tercel.runners.contract import Launch
 from tercel.wire.messages import Brief, Offer
 from tercel.worker.cleaning import Cleanup, cleans_after

@@ -7,7 +7,8 @@ ended with it and with its worker, and it finds what the task left in its sandbo
 worker's: it is told in the worker's log and note, and the worker goes on.
 """
 
-from tercel.core.model import End, Keep, Limits, Program, Report
+from tercel.core.model import Keep, Limits, Program
+from tercel.core.reports import End, Report
 from tercel.runners.contract import Launch
 from tercel.worker.held import Lane
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tercel.core.errors import PeerError, UsageError
-from tercel.core.model import Report
+from tercel.core.reports import Report
 from tercel.links.contract import LinkClosed, WorkerEnd
 from tercel.wire.messages import (
     Bye,

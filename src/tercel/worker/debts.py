@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tercel.core.model import Report
+from tercel.core.reports import Report
 
 OWED_MOST_BYTES = 64 * 2**20
 """Nothing is launched while unacknowledged reports take more memory than this."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tercel.core.model import Report
+from tercel.core.reports import Report
 from tercel.wire.messages import Fetch, Piece
 from tercel.worker.agent import Agent
 from tercel.worker.staging import Place

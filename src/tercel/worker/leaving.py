@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tercel.core.model import End, Report
+from tercel.core.reports import End, Report
 from tercel.runners.contract import Runner
 from tercel.worker import walltime
 from tercel.worker.agent import Agent

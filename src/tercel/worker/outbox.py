@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tercel.core.model import End, Output, Report
+from tercel.core.reports import End, Output, Report
 from tercel.wire.messages import (
     Bye,
     Cached,

@@ -20,8 +20,8 @@ import time
 import msgspec
 
 from tercel.core.errors import Forbidden, PassingFault, PeerError, TercelError
-from tercel.core.model import Report
 from tercel.core.presence import WorkerInfo, WorkerState
+from tercel.core.reports import Report
 from tercel.links.contract import Dialer
 from tercel.runners.contract import Runner
 from tercel.wire.messages import (

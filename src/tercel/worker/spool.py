@@ -25,7 +25,7 @@ from typing import Self
 import msgspec
 
 from tercel.core.errors import UsageError
-from tercel.core.model import Report
+from tercel.core.reports import Report
 
 log = logging.getLogger("tercel.worker")
 

@@ -16,7 +16,7 @@ import msgspec
 
 from tercel.core.changes import AttemptLost, AttemptSpent, Blamed, Reopened, SpanConcluded
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import Blame, End, Outcome, Output, Report
+from tercel.core.reports import Blame, End, Outcome, Output, Report
 from tercel.core.states import TaskState
 from tercel.stores.contract import unattempted
 from tercel.stores.sqlite import queries

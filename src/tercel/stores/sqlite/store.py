@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tercel.core.changes import Change, LiveJob, Loaded
 from tercel.core.intervals import Range
-from tercel.core.model import Call, JobRow, Lease, Outcome, Role, Token
+from tercel.core.model import Call, JobRow, Lease, Role, Token
+from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
 from tercel.stores.contract import Store, needed_by
 from tercel.stores.sqlite import faults, jobs, outcomes, pool, queries, values, writing
