@@ -53,3 +53,20 @@ async def test_calls_may_need_those_of_another_executor_of_the_same_manager(lab:
         error = bad.exception(PATIENCE_S)
         assert isinstance(error, DependencyFailed)
         assert isinstance(error.__cause__, ValueError)
+
+
+@pytest.mark.O(3, 10)
+async def test_calls_go_where_their_data_is_if_their_rank_says_so(lab: Lab) -> None:
+    await _lab_up(lab)
+    data = {name: os.urandom(300_000) for name in ("a", "b")}
+    for name in data:
+        lab.worker(name, 2)
+    await lab.workers_online(2)
+    with _joined(lab) as pool:
+        for name, big in data.items():
+            there = {"where": f'worker.name == "{lab.worker_id(name)}"'}
+            assert f"/worker-{name}/" in pool.submit(work.directory, big, resources=there).result(PATIENCE_S)
+        for _ in range(4):
+            for name, big in data.items():
+                by_data = {"rank": "worker.cached_bytes"}
+                assert f"/worker-{name}/" in pool.submit(work.directory, big, resources=by_data).result(PATIENCE_S)

@@ -96,3 +96,7 @@ def total(parts: Any) -> Any:
     if isinstance(parts, list | tuple):
         return sum(total(part) for part in parts)
     return parts
+
+
+def directory(_: object) -> str:
+    return os.getcwd()

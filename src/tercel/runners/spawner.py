@@ -36,6 +36,8 @@ from tercel.runners.sandbox import Sandbox, Sweeper
 KILL_PATIENCE_S = 10.0
 """After so long a process that survives KILL is given up: it hangs in the kernel or is another user's."""
 TAIL_ROUNDS_AT_END = 16
+BRIEF_S = 0.02
+"""In so short a time no attempt can have left much in memory."""
 BACKLOG_MOST = 64
 """Trees in the trash beyond which removing them goes before running the next attempt."""
 LEAVE_S = 2.0
@@ -290,7 +292,7 @@ class Spawner:
             stuck_before = set(self._stuck)
             run.left = trees.kill_descendants(run.reap, self._stuck, KILL_PATIENCE_S)
             stuck = self._stuck - stuck_before
-        if run.announced or run.guard is not None:
+        if run.announced or (run.guard is not None and run.ended - run.begun > BRIEF_S):
             self._launcher.bounds.after_attempt()
         self._pipes.drain(run.take)
         if run.captures is not None:
