@@ -12,7 +12,7 @@ from tercel.core.invariants import violations
 from tercel.core.ledger import Flight
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow, JobSpec, Needs, QueueRow
-from tercel.core.presence import Reservation, WorkerInfo, WorkerRow
+from tercel.core.presence import Reservation, WorkerInfo, WorkerRow, WorkerState
 from tercel.core.reports import End, Report
 
 Ends = Callable[[Flight], int]
@@ -164,6 +164,24 @@ def test_a_retry_that_a_bad_worker_spent_is_given_back() -> None:
     assert failed
     assert pool.machine.jobs[1].failures == {}
     assert {task for c in pool.changes if isinstance(c, Blamed) for task, _ in c.attempts} == failed
+
+
+@pytest.mark.K(13)
+def test_a_machine_that_is_restarted_by_a_cleanup_is_no_fault_of_its_worker() -> None:
+    """It loses what runs in its other slots each time."""
+    pool = Pool("w1")
+    machine = pool.machine
+    info = WorkerInfo(node="w2", capacity=Needs(2000, 0))
+    machine.on_accepted(row(1, 99))
+    for instance, state in [(n, WorkerState.CLEANING) for n in range(9)] + [(9, WorkerState.AVAILABLE)]:
+        machine.on_hello("w2", str(instance), info, [], pool.now)
+        pool.offered()
+        machine.on_started("w2", list(machine.workers["w2"].flights), pool.now)
+        machine.on_presence("w2", state, info.capacity, pool.now)
+        machine.on_link_closed("w2", pool.now)
+    assert machine.workers["w2"].conduct.faults == {}
+    machine.on_hello("w2", "10", info, [], pool.now)
+    assert machine.workers["w2"].conduct.faults == {"lost": 1}
 
 
 def test_a_worker_that_is_gone_for_long_comes_back_with_a_clean_slate_but_what_people_made_of_it() -> None:

@@ -1,6 +1,10 @@
 """The rules. Pure: no I/O, no clock, no chance. Time comes in as `now` (seconds since the epoch).
 
-model       what a job, an outcome, a worker's description are
+model       what a job, a queue, a lease are
+reports     how attempts ended, by whose fault, what they left
+presence    what a worker says of itself, and what is kept of workers
+attributes  what expressions can ask about
+cel         expressions: checked, compiled, evaluated
 states      the life of a task, as a table
 intervals   sets of task numbers as ranges: ten million queued tasks are one pair
 commands    lines and arrays that people type -> what is run
@@ -15,9 +19,16 @@ rules       what a submission says about failure, waiting and sharing, checked
 changes     what must be made durable, in domain verbs
 effects     what is to be done once it is
 ledger      jobs, attempts and leases: the state that the machine moves
-workers     what they give and hold
+resources   what a worker has beside cores and memory, piece by piece
+inputs      what data tasks take
+kinds       what jobs ask of workers, and what workers are, as classes
+workers     what they are, give and hold
 shares      who has had how much: queues, users, what fades, what is capped
 ready       which job is next: shares, urgency, turns, arrival
+assign      rows to columns for the highest total
+ranking     which tasks of a line go to which places
+saving      a worker is emptied for a large task
+filling     one pass over workers: who gets what
 dispatch    who is offered what: credit, offers ahead, take-back
 graph       what tasks wait for, and what breaks that
 accounts    queues kept in step with what jobs have under way
@@ -28,6 +39,7 @@ standing    tags, quarantine and reservations of workers
 booking     faults are booked, and workers at fault quarantined, tried and cleared
 joining     workers come, go and come back
 machine     events in; changes to commit and effects to perform out
+demands     what a job asks that nobody has, and who comes nearest
 explain     why a task is not running
 idling      why a worker takes no tasks
 sizes       numbers of bytes as people read them

@@ -27,6 +27,7 @@ from tercel.core.blame import (
 from tercel.core.changes import AttemptLost, Blamed, Loaded
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job
+from tercel.core.presence import WorkerState
 from tercel.core.reports import Blame, Outcome, Report
 from tercel.core.standing import PROBES, Standing
 from tercel.core.states import TaskState
@@ -95,7 +96,9 @@ class Booking(Standing):
         self._avoid(job, worker, report.note, now)
 
     def _book_loss(self, worker: Worker, now: float) -> None:
-        """It went away with tasks that ran, however many."""
+        """It went away with tasks that ran, however many. If it was cleaning up, it did so on purpose."""
+        if worker.reported_state is WorkerState.CLEANING:
+            return
         worker.conduct.interrupted("lost")
         jobs = {flight.job for flight in worker.flights.values()}
         for job in jobs:

@@ -42,11 +42,11 @@ class Joining(Booking):
         self.ever |= told_by(worker)
         self._timed = self._timed or worker.ends_at is not None
         worker.online, worker.lost_at, worker.since, worker.given_up = True, None, now, False
-        worker.reported_state = WorkerState.AVAILABLE
         self._seat(worker, now)
         holds = {h.attempt: h for h in held}
         if any(f.running_since is not None and f.attempt not in holds for f in worker.flights.values()):
             self._book_loss(worker, now)
+        worker.reported_state = WorkerState.AVAILABLE
         for flight in list(worker.flights.values()):
             if flight.attempt not in holds:
                 worker.release(flight)
