@@ -4,6 +4,7 @@ import stat
 import sys
 from pathlib import Path
 
+from tercel.wire.messages import PROTOCOL
 from tests.lab import HASTY, RECORD, Lab
 
 FOREIGN_WORKER = """
@@ -137,7 +138,7 @@ async def test_a_worker_of_another_protocol_is_told_so(lab: Lab) -> None:
         sys.executable, "-c", FOREIGN_WORKER, *words, env={"TERCEL_TOKEN": lab.access().worker_token}
     )
     assert await worker.ended() == 2, worker.said
-    assert "this manager speaks protocol 2, the worker 999: install the same version" in worker.said
+    assert f"this manager speaks protocol {PROTOCOL}, the worker 999: install the same version" in worker.said
     assert lab.json("pool", "--all")["workers"] == []
 
 

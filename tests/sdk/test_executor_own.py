@@ -166,11 +166,16 @@ def test_how_calls_are_gathered_can_be_set_by_number_and_by_time(pool: Executor)
 
 
 def test_resources_are_those_of_the_job(pool: Executor) -> None:
-    future = pool.submit(work.square, 3, resources={"cpus": 0.5, "mem": "10M", "time": "1h"}, retries=2)
+    future = pool.submit(work.square, 3, resources={"cpus": 0.5, "mem": "300M", "time": "1h"}, retries=2)
     assert future.result(PATIENCE_S) == 9
     assert pool._client is not None
     view = pool._client.job(int(future.task_id.partition(".")[0]))
-    assert (view.cpus, view.mem_bytes, view.time_limit_s, view.retries) == (0.5, 10 * 2**20, 3600.0, 2)
+    assert (view.cpus, view.mem_bytes, view.time_limit_s, view.retries) == (0.5, 300 * 2**20, 3600.0, 2)
+
+
+def test_memory_that_is_too_little_for_an_interpreter_is_told_as_that(pool: Executor) -> None:
+    future = pool.submit(work.square, 3, resources={"mem": "5M"})
+    assert "5 MB of memory" in str(future.exception(PATIENCE_S))
 
 
 def test_an_unknown_resource_is_refused(pool: Executor) -> None:
