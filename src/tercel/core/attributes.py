@@ -54,6 +54,9 @@ NOTHING = Type("nothing")
 TEXTS = Type("list", TEXT)
 COUNTS = Type("map", DOUBLE)
 
+MAX_TEXT = 1000
+"""Characters of an attribute, at most; what is let in is shorter."""
+
 
 class Of(StrEnum):
     """What an attribute belongs to, and so how long its value holds."""
@@ -77,6 +80,8 @@ class Attribute(msgspec.Struct, frozen=True):
     of: Of
     unit: str = ""
     """`bytes` or `s`, if the number has one."""
+    longest: tuple[int, int] = (1, MAX_TEXT)
+    """How many values it has at most, and how many characters each if they are text."""
 
 
 _FIXED = [
@@ -88,7 +93,7 @@ _FIXED = [
     Attribute("worker.kernel", TEXT, "version of the operating system's kernel", Of.FIXED),
     Attribute("worker.python", TEXT, "version of the Python it runs with", Of.FIXED),
     Attribute("worker.version", TEXT, "version of Tercel", Of.FIXED),
-    Attribute("worker.containers", TEXTS, "the container engines it found", Of.FIXED),
+    Attribute("worker.containers", TEXTS, "the container engines it found", Of.FIXED, longest=(1000, 100)),
     Attribute("worker.disk", INT, "size of the disk it works on", Of.FIXED, "bytes"),
     Attribute("worker.speed", DOUBLE, "speed of a core; 1.0 is the reference core", Of.FIXED),
     Attribute("worker.gpus", INT, "how many GPUs it has; 0 if none", Of.FIXED),
@@ -97,14 +102,20 @@ _FIXED = [
 ]
 
 _LIVE = [
-    Attribute("worker.tags", TEXTS, "its tags; some may be added or removed while it runs", Of.LIVE),
+    Attribute(
+        "worker.tags",
+        TEXTS,
+        "its tags; some may be added or removed while it runs",
+        Of.LIVE,
+        longest=(10_000, 100),
+    ),
     Attribute("worker.cpus", DOUBLE, "cores it gives to tasks in all", Of.LIVE),
     Attribute("worker.cpus_free", DOUBLE, "cores that are idle, as measured", Of.LIVE),
     Attribute("worker.mem", INT, "memory it gives to tasks in all", Of.LIVE, "bytes"),
     Attribute("worker.mem_free", INT, "memory that is free, as measured", Of.LIVE, "bytes"),
     Attribute("worker.disk_free", INT, "free space on the disk it works on", Of.LIVE, "bytes"),
     Attribute("worker.load", DOUBLE, "the node's load average", Of.LIVE),
-    Attribute("worker.resource", COUNTS, "all its countable resources by name", Of.LIVE),
+    Attribute("worker.resource", COUNTS, "all its countable resources by name", Of.LIVE, longest=(1000, 1)),
     Attribute("worker.time_left", DOUBLE, "time until its limit; missing if it has none", Of.LIVE, "s"),
     Attribute("worker.tasks", INT, "how many tasks it holds", Of.LIVE),
 ]

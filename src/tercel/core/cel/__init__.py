@@ -2,7 +2,7 @@
 
 where('worker.mem_free >= 8*GB && worker.os == "linux"').evaluate({"worker.mem_free": 2**34, "worker.os": "linux"})
 
-tokens -> parse -> check (names, functions, patterns; what is wrong: mistakes) -> compile (with run), columns -> expression
+tokens -> parse -> check (names, functions, patterns, cost; what is wrong: mistakes) -> compile (with run), columns -> expression
 """
 
 from tercel.core.cel.expression import Expression, comparison, rank, where

@@ -77,7 +77,7 @@ class _Checker:
         self, node: Node, op: str, type: Type, parts: tuple[Typed, ...] = (), value: object = None
     ) -> Typed:
         assert value is None or isinstance(value, bool | int | float | str)
-        return Typed(op=op, type=type, start=node.start, end=node.end, parts=parts, value=value)
+        return Typed(op=op, type=type, start=node.start, end=node.end, parts=parts, value=value, at=node.at)
 
     # -- names --------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ Every value is a pair: the values, and where they are missing. (A NaN among the 
 missing only in what comes in and in what goes out.) Numpy is loaded on first use: plain jobs do not pay for it.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, reduce
 from types import ModuleType
@@ -70,7 +71,7 @@ class Columns:
     def over(self, columns: "Given") -> "Array":
         """Raises TypeError if something that is not a number is a column."""
         np = _numpy()
-        shape = np.broadcast_shapes(*(array.shape for array in _arrays(columns.values())))
+        shape = _shape(columns)
         with np.errstate(all="ignore"):
             values, absent = self.pair(columns)
             result: Array = np.array(np.broadcast_to(values, shape), dtype=np.float64)
@@ -79,6 +80,17 @@ class Columns:
             if absent is not None:
                 result[np.broadcast_to(absent, shape)] = np.nan
         return result
+
+
+def absent(columns: "Given") -> "Array":
+    """What no value at all looks like."""
+    nothing: Array = _numpy().full(_shape(columns), math.nan)
+    return nothing
+
+
+def _shape(columns: "Given") -> tuple[int, ...]:
+    shape: tuple[int, ...] = _numpy().broadcast_shapes(*(array.shape for array in _arrays(columns.values())))
+    return shape
 
 
 def _function(node: Typed) -> "Step":

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from tercel.core.attributes import ATTRIBUTES, BOOL, Of
 from tercel.core.cel.check import check
-from tercel.core.cel.columns import Columns, vectorisable
+from tercel.core.cel.columns import Columns, absent, vectorisable
 from tercel.core.cel.compile import Function, constant, function, reads_nothing
+from tercel.core.cel.cost import check_cost
 from tercel.core.cel.mistakes import Mistake, expression_error
 from tercel.core.cel.parse import parse
-from tercel.core.cel.run import FAULTS, Attributes, Missing, Value, missing
+from tercel.core.cel.run import EXHAUSTED, FAULTS, Attributes, Missing, Value, missing
 from tercel.core.cel.tree import Typed
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     import numpy
@@ -52,12 +50,12 @@ class Expression:
     def evaluate(self, attributes: Attributes) -> Value | Missing:
         """`attributes`: values by full names; one that is not there is missing. Never raises."""
         try:
-            return self._quick(attributes)
-        except FAULTS:
-            pass
-        try:
+            try:
+                return self._quick(attributes)
+            except FAULTS:
+                pass
             return self._careful(attributes)
-        except FAULTS as fault:
+        except (*FAULTS, *EXHAUSTED) as fault:
             return missing(fault)
 
     def over(self, columns: "Mapping[str, numpy.ndarray | Value]") -> "numpy.ndarray":
@@ -67,7 +65,10 @@ class Expression:
         Raises TypeError if something else than numbers is a column: never if it is `vectorisable`, where text is
         the job's alone.
         """
-        return self._columns.over(columns)
+        try:
+            return self._columns.over(columns)
+        except EXHAUSTED:
+            return absent(columns)
 
     @cached_property
     def vectorisable(self) -> bool:
@@ -133,6 +134,7 @@ def _made(text: str, field: str, condition: bool) -> Expression:
             raise Mistake(message, tree.start, tree.end)
         if not condition and not tree.type.is_number:
             raise Mistake(f"this must be a number; it is {tree.type.a}", tree.start, tree.end)
+        check_cost(tree)
     except Mistake as mistake:
         raise expression_error(mistake, text, field) from None
     return Expression(text, tree)
@@ -150,5 +152,5 @@ def comparison(expression: Expression) -> tuple[str, str, Value] | None:
         return None
     try:
         return str(left.value), op, constant(right)
-    except FAULTS:
+    except (*FAULTS, *EXHAUSTED):
         return None

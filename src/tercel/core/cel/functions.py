@@ -24,12 +24,20 @@ def call(name: str, node: Node, arguments: tuple[Typed, ...]) -> Typed:
         raise Mistake(f"{name}() takes {takes}; here {given}{hint}", *node.at)
     op, result = made
     if op != "matches":
-        return Typed(op=op, type=result, start=node.start, end=node.end, parts=arguments)
+        return Typed(op=op, type=result, start=node.start, end=node.end, parts=arguments, at=node.at)
     subject, pattern = arguments
     if pattern.op != "const" or not isinstance(pattern.value, str):
         raise Mistake("the pattern must be written out in the expression", pattern.start, pattern.end)
     _check_pattern(pattern.value, pattern)
-    return Typed(op=op, type=result, start=node.start, end=node.end, parts=(subject,), value=pattern.value)
+    return Typed(
+        op=op,
+        type=result,
+        start=node.start,
+        end=node.end,
+        parts=(subject,),
+        value=pattern.value,
+        at=node.at,
+    )
 
 
 def _check_pattern(text: str, place: Typed) -> None:

@@ -47,6 +47,10 @@ class Fault(Exception):
 FAULTS = (KeyError, Fault, TypeError, ValueError, OverflowError, AttributeError)
 """All that evaluation may raise: apart from the first two, because a worker said something else than what it should."""
 
+EXHAUSTED = (MemoryError, RecursionError)
+"""What evaluation should never raise, because expressions are checked. If it does, the whole has no value at once: what
+is left is not tried, and the manager goes on."""
+
 
 def missing(fault: BaseException) -> Missing:
     match fault:
@@ -54,6 +58,8 @@ def missing(fault: BaseException) -> Missing:
             return Missing(fault.attribute, fault.reason)
         case KeyError():
             return Missing(str(fault.args[0]), NO_VALUE)
+        case MemoryError() | RecursionError():
+            return Missing("", "it takes too much memory")
     return Missing("", "an attribute has a value of the wrong kind")
 
 

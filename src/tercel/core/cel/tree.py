@@ -49,6 +49,8 @@ class Typed(msgspec.Struct, frozen=True, kw_only=True):
     parts: "tuple[Typed, ...]" = ()
     value: Scalar = None
     """Of a literal; the name of an attribute or variable; of `matches` the pattern."""
+    at: tuple[int, int] = (0, 0)
+    """Where the operator stands, or the name of the function."""
 
     def walk(self) -> "Iterator[Typed]":
         stack = [self]
