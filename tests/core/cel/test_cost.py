@@ -102,3 +102,64 @@ def test_over_columns_what_runs_out_of_memory_has_no_value(error: type[Exception
     given = Exhausted(error, {"worker.mem": numpy.array([1, 2, 3])})
     found = rank("worker.mem + 1").over(given)  # type: ignore[arg-type]
     assert found.shape == (3,) and numpy.isnan(found).all()
+
+
+# -- time -------------------------------------------------------------------------------------------------
+
+ZEROS = f"[{','.join(['0'] * 141)}]"
+PATTERN = '!task.name.matches("a$")'
+THIRTY = f"[{','.join(['{0}'] * 30)}]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ZEROS}.all(a,{ZEROS}.all(b,{'&&'.join([PATTERN] * 10)}))",
+        f"{ZEROS}.all(a,{ZEROS}.all(b,!task.name.matches('a$')))",
+        f"{ZEROS}.all(a,{'&&'.join([PATTERN] * 10)})",
+        f"{ZEROS}.all(a,{ZEROS}.all(b,{ZEROS}.all(c,a==b)))",
+        "[1,2,3,4].all(a,[1,2,3,4].all(b,[1,2,3,4].all(c,[1,2,3,4].all(d,[1,2,3,4].all(e,'a' in worker.tags)))))",
+        f"{ZEROS}.all(a,{ZEROS}.all(b,{'||'.join(['true'] * 50)}))",
+        f"{ZEROS}.all(a,{ZEROS}.all(b,min({','.join(['a'] * 50)}) == 0))",
+        f"{ZEROS}.all(a,{ZEROS}.all(b,size([{','.join(['a'] * 50)}]) == 0))",
+        f"{ZEROS}.all(a,{'&&'.join(['worker.name.contains(worker.node)'] * 20)})",
+        f"{ZEROS}.all(a,{'&&'.join(['worker.name < worker.node'] * 20)})",
+        f"{ZEROS}.all(a,{'&&'.join(['double(worker.name) < 0.1'] * 20)})",
+        nested("1", 1, 4, "z3 == z3", THIRTY),
+        nested("1", 1, 4, "z3 in [z3]", THIRTY),
+        "&&".join(["worker.tags == worker.tags"] * 100),
+        "&&".join(["worker.tags.exists(t, t.matches('a'))"] * 3),
+        "(worker.tags+worker.tags).exists(t, t.matches('a') || t.matches('b'))",
+    ],
+)
+def test_what_could_take_very_long_is_refused(text: str) -> None:
+    assert " could take very long: up to " in refusal(text)
+
+
+def test_of_several_loops_that_are_too_much_together_the_longest_is_pointed_at() -> None:
+    short, long = "worker.tags.exists(t, t == 'a')", "worker.tags.all(t, t.matches('a'))"
+    text = f"{short} && {long} && {long} && {long}"
+    message, line, carets = refusal(text).splitlines()
+    assert message == (
+        "--where: this could take very long: up to 380,004 steps; at most 300,000; 120,000 are of this loop"
+    )
+    assert carets.index("^") == line.index("all(") and carets.count("^") == len("all")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "worker.tags.exists(t, t.startsWith('gpu'))",
+        "worker.tags.exists(t, t.matches('gpu[0-9]+'))",
+        "worker.tags.exists(t, t.matches('gpu[0-9]+')) && worker.tags.exists(t, t.matches('cuda.*'))",
+        "worker.tags.exists(t, t.startsWith('gpu') && size(t) > 3 && !t.endsWith('x') && t.contains('7'))",
+        "worker.tags.exists(t, t in ['a', 'b', 'gpu7'] || t == 'c' || t == 'd')",
+        "['gpu7', 'x'].exists(a, worker.tags.exists(b, a == b)) && ['gpu7', 'cuda1'].all(a, a in worker.tags)",
+        "worker.tags != ['a'] && worker.tags == worker.tags",
+        f"{ZEROS}.all(a, {ZEROS[:41]}].all(b, a == b))",
+        "&&".join(["!('a' in worker.tags)"] * 150),
+        "&&".join(["worker.name.matches('w[0-9]+')"] * 120),
+    ],
+)
+def test_what_is_not_much_work_is_evaluated(text: str) -> None:
+    assert where(text).evaluate({"worker.name": "w07", "worker.tags": ("cuda1", "gpu7")}) is True

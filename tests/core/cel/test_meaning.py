@@ -6,10 +6,10 @@ import numpy
 import pytest
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_math
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tercel.core.cel import Expression, Missing, rank, where
+from tercel.core.cel import Expression, ExpressionError, Missing, rank, where
 from tests.core.cel.growing import (
     KEYS,
     NAMES,
@@ -55,7 +55,12 @@ def asked_of_google(tree: Tree, given: dict[str, object]) -> object:
 
 
 def made(tree: Tree) -> Expression:
-    return where(written(tree)) if tree.type == "bool" else rank(written(tree))
+    """What would go through many tags with too much to do for each is refused, and says nothing about meaning."""
+    try:
+        return where(written(tree)) if tree.type == "bool" else rank(written(tree))
+    except ExpressionError as error:
+        assume("could take very long" not in str(error))
+        raise
 
 
 ANY = st.sampled_from(["bool", "bool", "int", "double"]).flatmap(trees)

@@ -26,10 +26,6 @@ _ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod"}
 _ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _EQUALITY = {"==": "eq", "!=": "ne"}
 _MACROS = ("exists", "all")
-LONG_LOOP = 1000
-"""Turns that a loop over an attribute may have, as far as anybody knows."""
-MAX_TURNS = 20_000
-"""Of loops in one another, in all."""
 
 
 def check(node: Node, per_task: bool) -> Typed:
@@ -43,8 +39,6 @@ class _Checker:
         self.variables: dict[str, Type] = {}
         self.work = 0
         """How much went into patterns."""
-        self.turns = 1
-        """How often what is being looked at may be evaluated, by the loops around it."""
 
     def check(self, node: Node) -> Typed:
         match node.op:
@@ -168,7 +162,6 @@ class _Checker:
         if kind == "map" and item.type == TEXT:
             return self.typed(node, "in_map", BOOL, (item, whole))
         if kind == "list" and element is not None and _common(item.type, element) is not None:
-            self.looping(node, whole)
             plain = item.type in (TEXT, INT, BOOL)
             return self.typed(node, "in_list" if plain else "in_deep", BOOL, (item, whole))
         if kind in ("map", "list"):
@@ -198,9 +191,6 @@ class _Checker:
                 raise Mistake("`%` is for whole numbers; here is one with a fraction: use int()", *node.at)
             return self.typed(node, f"{_ARITHMETIC[op]}_{common.kind}", common, (left, right))
         if op == "+" and common is not None and (common == TEXT or common.kind == "list"):
-            if common.kind == "list":
-                self.looping(node, left)
-                self.looping(node, right)
             return self.typed(node, "concat" if common == TEXT else "join", common, (left, right))
         more = ", or joins text with text, or lists" if op == "+" else ""
         raise Mistake(f"`{op}` is for numbers{more}; here {a} and {b}", *node.at)
@@ -216,8 +206,6 @@ class _Checker:
             message = f"`{node.op}` compares values of one kind; here {left.type} and {right.type}"
             raise Mistake(message, *node.at)
         deep = "_deep" if common.kind in ("list", "map") else ""
-        if deep:
-            self.looping(node, left)
         return self.typed(node, _EQUALITY[node.op] + deep, BOOL, (left, right))
 
     # -- functions ----------------------------------------------------------------------------------------
@@ -266,13 +254,6 @@ class _Checker:
         hint = ' (for a key of a map, write "key" in map)' if part.op == "[]" else ""
         raise Mistake(f"has() takes one attribute, as in has(worker.gpu.mem){hint}", part.start, part.end)
 
-    def looping(self, node: Node, values: Typed) -> int:
-        """How often something is evaluated in a loop over these values, within the loops around it."""
-        turns = self.turns * (len(values.parts) if values.op == "list" else LONG_LOOP)
-        if turns > MAX_TURNS:
-            raise Mistake("a loop over a long list within another one could take very long", *node.at)
-        return turns
-
     def macro(self, node: Node) -> Typed:
         """`list.exists(x, condition)`: the condition is about x, each of the list in turn."""
         name = str(node.value)
@@ -287,12 +268,9 @@ class _Checker:
         word = str(variable.value)
         if word in self.variables or word in UNITS or word in ("worker", "task"):
             raise Mistake(f"{word} is taken: choose another name", variable.start, variable.end)
-        before = self.turns
-        self.turns = self.looping(node, values)
         self.variables[word] = values.type.element
         condition = self.condition(node.parts[2], f".{name}() asks")
         del self.variables[word]
-        self.turns = before
         return self.typed(node, name, BOOL, (values, condition), word)
 
 

@@ -12,10 +12,8 @@ from typing import NoReturn, TypeAlias
 import msgspec
 
 from tercel.core.cel.automaton import automaton
+from tercel.core.cel.cost import MAX_SUBJECT
 from tercel.core.cel.tokens import MAX_INT, MIN_INT
-
-MAX_SUBJECT = 1000
-"""Characters of a text that patterns are looked for in."""
 
 Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | Mapping[str, "Value"] | None
 Attributes: TypeAlias = Mapping[str, Value]
