@@ -79,8 +79,8 @@ class _Costs:
         turns = values.size.length
         steps = values.steps + turns * each
         if steps > self.most:
-            message = f"this loop could take very long: up to {turns:,} turns of up to {each:,} steps each"
-            raise Mistake(f"{message}; at most {self.most:,} in all", *node.at)
+            message = f"this loop could take very long: up to {steps:,} steps, in {turns:,} turns"
+            raise Mistake(f"{message}; at most {self.most:,} steps", *node.at)
         if self.dearest is None or steps > self.dearest[0]:
             self.dearest = (steps, node)
         return Cost(_ONE, steps)
