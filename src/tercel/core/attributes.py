@@ -149,3 +149,6 @@ _JOB = [
 ATTRIBUTES: dict[str, Attribute] = {
     attribute.name: attribute for attribute in [*_FIXED, *_LIVE, *_PAIR, *_JOB, *_TASK]
 }
+
+VERSIONS = {"worker.python": "3.11", "worker.kernel": "6.8", "worker.version": "0.4"}
+"""Attributes that are texts of numbers and dots, each with how one may begin. As texts they have no order."""

@@ -13,6 +13,7 @@ from tercel.core.cel import ExpressionError, Missing, Value, comparison, rank, w
 WORKER: dict[str, Value] = {
     "worker.name": "w07",
     "worker.os": "linux",
+    "worker.python": "3.11.7",
     "worker.tags": ("gpu", "Python3.11"),
     "worker.cpus": 8,
     "worker.cpus_free": 3.5,
@@ -59,6 +60,7 @@ WORKER: dict[str, Value] = {
         "'fpga' in worker.resource && has(worker.resource.fpga) && !has(worker.resource.x)",
         "has(worker.mem) && !has(worker.gpu.mem) && !has(worker.time_left)",
         "!has(worker.gpu.mem) || worker.gpu.mem > 1",
+        "worker.python.startsWith('3.11') && worker.python != '3.9' && worker.python == '3.11.7'",
         "worker.name.startsWith('w') && worker.name.endsWith('7') && worker.name.contains('0')",
         "worker.name.matches('^w[0-9]+$') && matches(worker.name, '0') && !worker.name.matches('^0')",
         "size('äö') == 2 && 'äö'.size() == 2 && worker.tags.size() == 2",

@@ -11,6 +11,7 @@ from tercel.core.attributes import (
     NOTHING,
     NULL,
     TEXT,
+    VERSIONS,
     Attribute,
     Of,
     Type,
@@ -181,6 +182,7 @@ class _Checker:
         if op in _EQUALITY:
             return self.equality(node, left, right)
         if op in _ORDER:
+            self.no_version(node, left, right)
             if numbers or a == b == TEXT or a == b == BOOL:
                 return self.typed(node, _ORDER[op], BOOL, (left, right))
             raise Mistake(
@@ -194,6 +196,14 @@ class _Checker:
             return self.typed(node, "concat" if common == TEXT else "join", common, (left, right))
         more = ", or joins text with text, or lists" if op == "+" else ""
         raise Mistake(f"`{op}` is for numbers{more}; here {a} and {b}", *node.at)
+
+    def no_version(self, node: Node, *sides: Typed) -> None:
+        """`worker.python >= "3.9"` would be false of 3.11."""
+        for side in sides:
+            if side.op == "attr" and side.value in VERSIONS:
+                hint = f'write {side.value}.startsWith("{VERSIONS[side.value]}")'
+                message = f"`{node.op}`: versions are text, and 3.11 comes before 3.9: {hint}"
+                raise Mistake(message, *node.at)
 
     def equality(self, node: Node, left: Typed, right: Typed) -> Typed:
         common = _common(left.type, right.type)
