@@ -50,7 +50,9 @@ def unknown_name(node: Node, path: str, variables: dict[str, Type]) -> Mistake:
     elif near or "." in path:
         message = f"unknown attribute {shown}{near}"
     else:
-        message = f'unknown name {shown}; if it is text, write "{shown}"'
+        message = (
+            f'unknown name {shown}; if it is text, write "{shown}"; if it is a tag, use --requires {shown}'
+        )
     return Mistake(message, node.start, node.end)
 
 

@@ -14,7 +14,7 @@ Operators are parsed by precedence in one loop, without recursion, so that a lev
 import msgspec
 
 from tercel.core.cel.mistakes import Mistake
-from tercel.core.cel.tokens import MAX_INT, Token, tokens
+from tercel.core.cel.tokens import MAX_INT, Token, tokens, unit_meant
 from tercel.core.cel.tree import MAX_HEIGHT, MAX_NESTING, Node, Scalar
 
 _PRECEDENCE = {"||": 1, "&&": 2}
@@ -68,6 +68,14 @@ class _Parser:
             return Mistake(f"the expression ends too early: {why}", token.start, token.end)
         if token.kind == "name" and token.value in _INSTEAD:
             return Mistake(f"write {_INSTEAD[str(token.value)]} for {token.value}", token.start, token.end)
+        before = self.tokens[max(0, self.next - 1)]
+        if (
+            token.kind == "name"
+            and before.kind in ("int", "double")
+            and (unit := unit_meant(str(token.value)))
+        ):
+            message = f"{before.value} {token.value} is not a number: write {before.value}*{unit}"
+            return Mistake(message, before.start, token.end)
         word = "text" if token.kind == "string" else str(token.value)[:40]
         return Mistake(f"unexpected {word}: {why}", token.start, token.end)
 

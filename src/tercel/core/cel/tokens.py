@@ -17,6 +17,7 @@ UNITS = {
     for unit in units.split()
 }
 """All binary, as in `--mem 8GB`."""
+_MEANT = {written.upper(): unit for unit in UNITS for written in (unit, unit.removesuffix("B"))}
 
 _TOKEN = re.compile(
     r"""
@@ -78,6 +79,11 @@ def tokens(text: str) -> list[Token]:
     return [*found, Token("end", "", len(text), len(text))]
 
 
+def unit_meant(word: str) -> str:
+    """`GB`, if it was written `G` or `gb`; empty if it is no unit. A small m may be minutes."""
+    return _MEANT.get(word.upper(), "") if word != "m" else ""
+
+
 def _unexpected(text: str, at: int) -> Mistake:
     letter = text[at]
     shown = letter if letter.isprintable() else f"U+{ord(letter):04X}"
@@ -96,8 +102,8 @@ def _number(text: str, match: re.Match[str]) -> Token:
             raise Mistake(f"{written[:40]} is not a hexadecimal number", start, end)
         return _int(int(written, 16), start, end)
     if tail:
-        if tail[0] in UNITS:
-            raise Mistake(f"{written}{tail[0]} is not a number: write {written}*{tail[0]}", start, tail.end())
+        if unit := unit_meant(tail[0]):
+            raise Mistake(f"{written}{tail[0]} is not a number: write {written}*{unit}", start, tail.end())
         if tail[0] in ("u", "U") and written.isdigit():
             raise _unsigned(start, tail.end())
         raise Mistake(f"{(written + tail[0])[:40]} is neither a number nor a name", start, tail.end())
