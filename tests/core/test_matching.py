@@ -15,6 +15,7 @@ from tercel.core.invariants import violations
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow, JobSpec, Needs
 from tercel.core.presence import Facts, Gpu, WorkerInfo, WorkerState
+from tercel.core.reports import End, Report
 
 GB = 2**30
 
@@ -324,3 +325,51 @@ def test_a_job_of_low_rank_is_not_passed_over_for_ever() -> None:
         if 1 in served:
             break
     assert served.index(1) > 5
+
+
+@pytest.mark.must("d")
+def test_ranks_beyond_all_bounds_end_nothing() -> None:
+    pool = machine()
+    pool.on_hello("w", "1", WorkerInfo(node="w", capacity=Needs(4000, 0)), [], 0.0)
+    rank = "task.id == 0 ? 1.7e308 : task.id == 1 ? -1.7e308 : 1.0 / double(worker.gpus)"
+    pool.on_accepted(row_of(1, 4, JobSpec(argv=("x",), rank=rank)))
+    assert len(offers(pool)) == 4
+    assert sorted(assign.best_with_rest([1.7e308, -1.7e308], [{0: 1.7e308}, {0: 1.7e308}])) == [-1, 0]
+
+
+def test_tags_that_nobody_has_cost_no_shapes() -> None:
+    pool = machine()
+    for number in range(3):
+        pool.on_hello(f"w{number}", "1", WorkerInfo(node="w", capacity=Needs(1000, 0), tags=("a",)), [], 0.0)
+    for id in range(1, 101):
+        pool.on_accepted(row_of(id, 1, JobSpec(argv=("x",), requires=(f"run-{id}",))))
+        assert offers(pool) == []
+    assert pool.ready.significant.generation <= 1
+    pool.on_tag("w1", ["run-7"], [], 0.0)
+    assert offers(pool) == [("w1", 7, 0)]
+
+
+def test_a_condition_on_the_time_left_is_asked_again_as_it_goes_by() -> None:
+    pool = machine()
+    info = WorkerInfo(node="w", capacity=Needs(1000, 0), time_left_s=7200.0)
+    pool.on_hello("w", "1", info, [], 0.0)
+    pool.on_accepted(row_of(1, 1, JobSpec(argv=("x",), where="worker.time_left < 3600.0")))
+    assert offers(pool) == []
+    pool.tick(3700.0)
+    pool.on_presence("w", WorkerState.AVAILABLE, info.capacity, 3700.0)
+    assert offers(pool) == [("w", 1, 0)]
+
+
+def test_what_was_cut_off_by_its_workers_end_is_not_given_to_one_with_less_time() -> None:
+    pool = machine()
+    pool.on_hello("short", "1", WorkerInfo(node="s", capacity=Needs(1000, 0), time_left_s=10.0), [], 0.0)
+    pool.on_accepted(row_of(1, 1, JobSpec(argv=("x",))))
+    assert offers(pool) == [("short", 1, 0)]
+    (flight,) = pool.workers["short"].flights.values()
+    report = Report(1, 0, flight.attempt, End.INTERRUPTED, 0, 1.0, 9.0, 0.0, 0, "its worker's time was up")
+    pool.on_reports("short", [report], 10.0)
+    pool.on_bye("short", 10.0)
+    pool.on_hello("short", "2", WorkerInfo(node="s", capacity=Needs(1000, 0), time_left_s=10.0), [], 11.0)
+    assert offers(pool) == []
+    pool.on_hello("long", "1", WorkerInfo(node="l", capacity=Needs(1000, 0)), [], 12.0)
+    assert offers(pool) == [("long", 1, 0)]

@@ -24,6 +24,8 @@ SWAP_PAIRS = 5_000_000
 FEW = 32
 """Columns that are worth more to a row than all others: if there are no more, on average, only those matter."""
 _WORTH_SWAPPING = 1e-9
+MOST = 1e150
+"""Ranks beyond that are as good as that."""
 LOWEST = float("-inf")
 """The rank of what has none."""
 
@@ -81,8 +83,9 @@ def _large(np: Any, ranks: "numpy.ndarray") -> list[int]:
 
 
 def _finite(np: Any, ranks: "numpy.ndarray") -> "numpy.ndarray":
-    """What has no rank comes after all that have one."""
+    """What has no rank comes after all that have one; none is so large that sums of them overflow."""
     known = np.isfinite(ranks)
+    ranks = np.clip(ranks, -MOST, MOST)
     if known.all():
         return ranks
     low, high = (ranks[known].min(), ranks[known].max()) if known.any() else (0.0, 0.0)

@@ -144,6 +144,8 @@ class Pass:
         saved_for = worker.saving_for
         if saved_for is not None and not still_saves(worker, now):
             saved_for = None
+            if ahead:
+                self.freed.append(worker)  # it may have real room for others
         reached = False
         while (ahead or worker.has_room) and (job := walk.job()) is not None:
             kind = job.kind
@@ -166,7 +168,8 @@ class Pass:
                 continue
             reached = reached or job is saved_for
             if not ahead and worker.room(job.needs, 0) < 1:
-                passed_over(worker, job, now)
+                if (saver := passed_over(worker, job, now)) is not None:
+                    self.freed.append(saver)
                 saved_for = worker.saving_for
                 reached = reached or job is saved_for
             walk.pass_over()
@@ -198,7 +201,7 @@ class Pass:
     def _served(self, job: Job, worker: Worker) -> None:
         """It is not passed over any more, and need not be waited for."""
         job.passed_at = None
-        if (saver := stop_saving(job)) is not None and saver is not worker:
+        if (saver := stop_saving(job)) is not None and (saver is not worker or self._ahead):
             self.freed.append(saver)
 
     # -- by rank ------------------------------------------------------------------------------------------

@@ -82,6 +82,8 @@ def _job(machine: Machine, job: Job) -> list[str]:
         found.append(f"job {job.id}: has ended but is not forgotten")
     if (len(job.ready) > 0 and job.cap_room > 0 and job.admitted) != (job.id in machine.ready):
         found.append(f"job {job.id}: is not in the ready queue as it should be")
+    if job.saver is not None and (job.saver.saving_for is not job or job.id not in machine.ready):
+        found.append(f"job {job.id}: a worker is saved for it that does not know, or for nothing")
     found += _needs(machine, job)
     for task, flight in job.flights.items():
         if flight.task != task or flight.worker.flights.get(flight.attempt) is not flight:

@@ -116,8 +116,10 @@ class Joining(Booking):
             worker.draining, worker.since = True, now
         worker.reported_state = state
         if capacity != worker.capacity:
-            worker.capacity = capacity
+            worker.give(capacity)
             self._dispatcher.worker_changed(worker)
+        if worker.ends_at is not None and self.ready.significant.asks_time:
+            self._dispatcher.worker_changed(worker)  # it has less of it left by now
 
     def on_cached(self, id: str, kept: Iterable[tuple[str, int]], gone: Iterable[str]) -> None:
         """What data it has now, and has not any more. Ranks go by it from the next round on."""
@@ -186,6 +188,8 @@ class Joining(Booking):
                 self._lose(worker, now)
             elif now - worker.since >= FORGET_OFFLINE_S:
                 self._forgive_refusals(id)
+                if worker.saving_for is not None:
+                    self._stop_saving(worker.saving_for)
                 del self.workers[id]
                 self._forget_faults(id, now)
                 continue

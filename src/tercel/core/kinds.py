@@ -42,9 +42,12 @@ _NO_TAGS: frozenset[str] = frozenset()
 class Shape:
     """What some workers have in common. Compared by identity: there is one of each."""
 
-    __slots__ = ("_stock", "attributes", "capacity", "python", "tags")
+    __slots__ = ("_stock", "attributes", "capacity", "generation", "python", "tags")
 
-    def __init__(self, worker: "Worker", attributes: Mapping[str, Value], tags: frozenset[str]) -> None:
+    def __init__(
+        self, worker: "Worker", attributes: Mapping[str, Value], tags: frozenset[str], generation: int
+    ) -> None:
+        self.generation = generation
         self.capacity = worker.info.capacity
         self.python = worker.python
         self.attributes = attributes
@@ -66,6 +69,7 @@ class Kind:
     """Compared by identity: there is one of each, mostly. Where there are two, jobs just stand in two lines."""
 
     __slots__ = (
+        "_generation",
         "_verdicts",
         "job",
         "needs",
@@ -95,13 +99,16 @@ class Kind:
         """What its expressions ask about the job."""
         self.particular = where is not None and not OWN.isdisjoint(where.attributes)
         self._verdicts: dict[Shape, bool] = {}
+        """On the shapes of one generation: there are no others any more."""
+        self._generation = -1
 
     def suits(self, shape: Shape) -> bool:
         """Whether workers of this shape could run it; if it is particular, each must be asked beside that."""
         verdict = self._verdicts.get(shape)
         if verdict is None:
-            if len(self._verdicts) >= VERDICTS_MOST:
+            if shape.generation != self._generation or len(self._verdicts) >= VERDICTS_MOST:
                 self._verdicts.clear()
+                self._generation = shape.generation
             verdict = self._verdicts[shape] = self._suits(shape)
         return verdict
 
@@ -131,18 +138,43 @@ class Significant:
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.tags: set[str] = set()
+        """Those that some kind requires and some worker has (or had)."""
+        self.asks_time = False
+        """Whether any kind asks how much time a worker has left."""
         self.generation = 0
         """Grows whenever shapes must be drawn anew."""
+        self._required: set[str] = set()
+        self._had: set[str] = set()
         self._shapes: dict[tuple[object, ...], Shape] = {}
 
     def note(self, kind: Kind) -> None:
-        names = kind.where.attributes - OWN - self.names if kind.where is not None else ()
-        tags = kind.requires - self.tags
-        if names or tags:
-            self.names.update(name for name in names if ATTRIBUTES[name].of is not Of.JOB)
+        """Jobs of this kind are about to wait."""
+        if kind.where is not None:
+            self.asks_time = self.asks_time or "worker.time_left" in kind.where.attributes
+            asked = kind.where.attributes - OWN - self.names
+            names = {name for name in asked if ATTRIBUTES[name].of is not Of.JOB}
+            if names:
+                self.names |= names
+                self._draw_anew()
+        if not kind.requires <= self._required:
+            self._required |= kind.requires
+            self._match_tags(kind.requires & self._had)
+
+    def note_tags(self, tags: frozenset[str]) -> None:
+        """Of a worker."""
+        if not tags <= self._had:
+            self._had |= tags
+            self._match_tags(tags & self._required)
+
+    def _match_tags(self, tags: frozenset[str]) -> None:
+        """A tag that is required and that nobody has needs no shape: no worker has one with it."""
+        if not tags <= self.tags:
             self.tags |= tags
-            self.generation += 1
-            self._shapes.clear()
+            self._draw_anew()
+
+    def _draw_anew(self) -> None:
+        self.generation += 1
+        self._shapes.clear()
 
     def shape(self, worker: "Worker") -> Shape:
         info = worker.info
@@ -153,7 +185,7 @@ class Significant:
         shape = self._shapes.get(key)
         if shape is None:
             told = {name: value for name, value in zip(self.names, asked, strict=True) if value is not None}
-            shape = self._shapes[key] = Shape(worker, told, tags)
+            shape = self._shapes[key] = Shape(worker, told, tags, self.generation)
         return shape
 
 

@@ -260,6 +260,9 @@ class Machine(Joining):
             # CANCELLED too: had we asked for it, the flight would be `ending` and never come here.
             if report.end is End.INTERRUPTED:
                 self._book_interruption(worker, job, report, now)
+                if worker.ends_at is not None and report.wall_s > job.long_s:
+                    job.long_s = report.wall_s  # at least: it goes to nobody who has less time left
+                    job.find_kind()
                 times = job.interruptions.get(task, (0, ""))[0] + 1
                 job.interruptions[task] = (times, report.note)
                 if report.started_at and times <= NOTED_INTERRUPTIONS:

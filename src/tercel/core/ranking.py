@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tercel.core import assign
-from tercel.core.assign import LOWEST
+from tercel.core.assign import LOWEST, MOST
 from tercel.core.cel import Expression, Missing, Value
 from tercel.core.ledger import Job
 from tercel.core.ready import Line
@@ -124,7 +124,7 @@ class Ranks:
 
 
 def number(value: "Value | Missing") -> float:
-    return float(value) if isinstance(value, int | float) else LOWEST
+    return min(max(float(value), -MOST), MOST) if isinstance(value, int | float) else LOWEST
 
 
 def data_at(worker: Worker, crowd: Crowd, most: int) -> dict[Task, int]:

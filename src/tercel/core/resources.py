@@ -29,6 +29,13 @@ class Stock:
         self._total = dict(capacity.resources)
         self._free = dict(self._total)
 
+    def set_total(self, capacity: Needs) -> None:
+        """There is more or less of what can be counted. Pieces stay as they are."""
+        for name, amount in capacity.resources:
+            if name not in self._pieces:
+                self._free[name] = self._free.get(name, 0) + amount - self._total.get(name, 0)
+                self._total[name] = amount
+
     def slots(self, amounts: Amounts) -> int:
         """How many tasks that need so much could run side by side if nothing else did."""
         if not amounts:

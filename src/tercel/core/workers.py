@@ -17,7 +17,6 @@ class Worker:
     __slots__ = (
         "_attributes",
         "_shape",
-        "_shape_of",
         "cached",
         "capacity",
         "completed",
@@ -77,7 +76,6 @@ class Worker:
         """Whose large task it is being emptied for."""
         self._attributes: dict[str, Value] | None = None
         self._shape: Shape | None = None
-        self._shape_of = -1
         self.since = now
         self.completed = 0
         self.conduct = Conduct()
@@ -127,8 +125,10 @@ class Worker:
         self._shape = None
 
     def shape(self, significant: Significant) -> Shape:
-        if self._shape is None or self._shape_of != significant.generation:
-            self._shape, self._shape_of = significant.shape(self), significant.generation
+        if self._shape is None:
+            significant.note_tags(self.tags)
+        if self._shape is None or self._shape.generation != significant.generation:
+            self._shape = significant.shape(self)
         return self._shape
 
     def tell(self, name: str) -> Value:
@@ -149,6 +149,11 @@ class Worker:
     def python(self) -> str:
         """Its interpreter's version as functions name it: 3.11."""
         return ".".join(self.info.python.split(".")[:2])
+
+    def give(self, capacity: Needs) -> None:
+        """So much to tasks, at this time."""
+        self.capacity = capacity
+        self.stock.set_total(capacity)
 
     # -- what it holds ------------------------------------------------------------------------------------
 
