@@ -18,6 +18,8 @@ STOP_S = 15.0
 DRAIN_S = 30.0
 LOOK_EVERY_S = 5.0
 """What begins meanwhile may want its warning early."""
+SLURM_MOST_S = 10 * 365 * 86400.0
+"""An end that is further away than ten years is none."""
 WHY = "its worker's time was up"
 
 _WARNING = re.compile(r"\w*@(\d+(?:\.\d+)?)")
@@ -29,7 +31,8 @@ def slurm_time_left_s(environ: Mapping[str, str], now: float) -> float | None:
     if not text.isascii() or not text.isdigit() or len(text) > 15:
         return None
     left_s = int(text) - now
-    return left_s if left_s > 0 else None  # of a job that has ended: left behind in the environment
+    # Of a job that has ended: left behind in the environment. Of one that never ends: no limit.
+    return left_s if 0 < left_s <= SLURM_MOST_S else None
 
 
 def warning_s(warn_signal: str) -> float:
