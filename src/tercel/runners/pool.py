@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from tercel.core.errors import UsageError
 from tercel.core.reports import End, Output, Report
 from tercel.runners import outputs, trees
 from tercel.runners.call_lane import CallLane
@@ -42,11 +43,14 @@ class SpawnerPool:
     """See Runner for what its methods do."""
 
     def __init__(self, dir: Path, node: str, *, cgroups: bool = True, container_args: str = "") -> None:
-        """Without `cgroups`, limits are kept by watching alone. `container_args` as a shell would take them."""
+        """Without `cgroups`, limits are kept by watching alone. `container_args` as a shell would take them.
+
+        Raises UsageError if it would not.
+        """
         self._dir = dir.resolve()  # one spelling: leftovers are told by it
         self._hierarchies = Hierarchies(self._dir, use=cgroups)
         self._node = node
-        self._container_args = "\n".join(shlex.split(container_args))
+        self._container_args = _words(container_args)
         self._outputs = os.fsencode(self._dir / "outputs")
         self._lanes: dict[tuple[int, bool], Lane | CallLane] = {}
         """By number and by whether it makes calls: what a lane started for one kind stays warm beside the other's."""
@@ -237,6 +241,17 @@ class SpawnerPool:
         except TimeoutError:
             return False
         return True
+
+
+def _words(container_args: str) -> str:
+    """One per line."""
+    try:
+        words = shlex.split(container_args)
+    except ValueError as error:
+        raise UsageError(
+            f"TERCEL_CONTAINER_ARGS={container_args}: no shell would take this: {str(error).lower()}"
+        ) from None
+    return "\n".join(words)
 
 
 def _is_this_nodes_fault(report: Report) -> bool:
