@@ -22,11 +22,13 @@ from pathlib import Path
 from tercel.core.errors import UsageError
 from tercel.core.reports import End, Output, Report
 from tercel.runners import outputs, trees
+from tercel.runners.board import NOBODY
 from tercel.runners.call_lane import CallLane
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.diskfloor import DiskFloor
 from tercel.runners.hierarchies import Hierarchies
 from tercel.runners.lane import Lane, interrupted
+from tercel.runners.losses import Losses
 from tercel.runners.sandbox import Sweeper
 from tercel.runners.starting import CONTAINERS, Directories, containers_of
 
@@ -59,6 +61,7 @@ class SpawnerPool:
         self._spawners = 0
         self._kept: set[int] = set()
         """Attempts that have files in `outputs`."""
+        self._losses = Losses(node)
         self._interrupted: list[Report] = []
         self._sweeping: asyncio.Future[None] | None = None
         self._keeping: asyncio.Future[None] | None = None
@@ -138,6 +141,7 @@ class SpawnerPool:
     # -- what happens -------------------------------------------------------------------------------------
 
     def _on_ended(self, reports: list[Report]) -> None:
+        self._losses.forget(reports)
         for report in reports:
             if _is_large(report.out) or _is_large(report.err) or _is_large(report.value):
                 self._kept.add(report.attempt)
@@ -151,7 +155,9 @@ class SpawnerPool:
         if lane not in self._present:
             return
         self._present.remove(lane)
+        culprit = lane.culprit() if isinstance(lane, Lane) and not self._stopping else NOBODY
         reports = lane.interrupted("the worker stopped" if self._stopping else "its spawner was lost")
+        reports = [self._losses.judge(r) if r.attempt == culprit else r for r in reports]
         for report in reports:
             self._remove_outputs(report.attempt)  # written, but never reported
         if reports:

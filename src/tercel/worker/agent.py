@@ -374,7 +374,9 @@ class Agent:
             if self._comes_back(held, report):
                 back.append(held)
                 continue
-            if report.end is End.EXITED:
+            if report.end is End.INTERRUPTED and report.started_at:
+                held.job.singly = True
+            elif report.end is End.EXITED:
                 mean = held.job.mean_wall_s
                 held.job.mean_wall_s = report.wall_s if mean is None else mean + 0.2 * (report.wall_s - mean)
             self._let_go(held)
