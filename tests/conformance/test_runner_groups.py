@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tercel.core.model import Limits
+from tercel.core.reports import End
 from tercel.runners import cgroups
 from tercel.runners.cgroups import CPU, MEMORY, PIDS, Group
 from tercel.runners.hierarchies import Hierarchies, _mounts, own_groups
 from tercel.runners.pool import SpawnerPool
-from tests.conformance.runners import Lifeline, Recorder, groups_left, may_use_cgroups, run, shell
+from tests.conformance.runners import Lifeline, Recorder, groups_left, may_use_cgroups, python, run, shell
 from tests.processes import becomes, is_running
 
 needs_groups = pytest.mark.skipif(
@@ -266,3 +267,48 @@ async def test_groups_of_a_killed_worker_go_with_the_next_start(tmp_path: Path, 
     assert not is_running(spawner)
     assert not [path for path in left if path.exists()]
     await runner.stop()
+
+
+ESCAPE = "open({path!r}, 'w').write('0')\n"
+TAKE_MEMORY = "x = bytearray(b'x' * 2**28); import time; time.sleep(600)"
+FORK = "import os, time\nfor _ in range(60): os.fork() or time.sleep(600)\ntime.sleep(600)"
+
+
+@needs_groups
+@pytest.mark.parametrize(
+    ("controller", "source", "limits", "what"),
+    [(MEMORY, TAKE_MEMORY, Limits(mem_bytes=100 * 2**20), "memory"), (PIDS, FORK, Limits(pids=30), "pids")],
+)
+async def test_who_leaves_its_group_is_held_to_its_limits_by_watching(
+    runner: SpawnerPool, recorder: Recorder, controller: str, source: str, limits: Limits, what: str
+) -> None:
+    """As root one line does it."""
+    _, own = own_groups(Path("/"))[controller]
+    escape = ESCAPE.format(path=str(own / "cgroup.procs"))
+    report = await run(runner, recorder, python(escape + source, limits=limits))
+    assert (report.end, report.exceeded) == (End.EXCEEDED, what), report
+    after = await run(runner, recorder, shell("echo after", attempt=2, limits=limits))
+    assert (after.end, after.code) == (End.EXITED, 0)
+
+
+@needs_groups
+def test_only_who_lives_elsewhere_is_outside_of_a_group() -> None:
+    _, own = own_groups(Path("/"))[PIDS]
+    path = own / f"tercel-test-{os.getpid()}"
+    group = Group({PIDS: (1, str(path))})
+    (path / "below").mkdir(parents=True)
+    sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(3)]
+    inside, below, elsewhere = (sleeper.pid for sleeper in sleepers)
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        (path / "cgroup.procs").write_text(str(inside))
+        (path / "below/cgroup.procs").write_text(str(below))
+        assert group.outside(PIDS, [inside, below]) == []
+        assert group.outside(PIDS, [inside, below, elsewhere, ended.pid]) == [elsewhere]
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
+        ended.wait()
+        cgroups.remove(str(path))

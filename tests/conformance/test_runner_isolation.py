@@ -73,6 +73,37 @@ async def test_a_directory_above_the_workers_does_not_show_it(
 
 
 @needs_bwrap
+@pytest.mark.parametrize(
+    "cwd", ["/", "//", "/tmp", "/tmp/../", "/proc", "/proc/1", "/dev", "/sys/kernel", "LINK"]
+)
+async def test_a_directory_that_would_undo_the_isolation_is_refused(
+    runner: SpawnerPool, recorder: Recorder, tmp_path: Path, cwd: str
+) -> None:
+    """Bound read-write, / makes /etc writable; that and the others show the node's own /tmp and processes."""
+    (tmp_path / "link").symlink_to("/")
+    cwd = cwd.replace("LINK", str(tmp_path / "link"))
+    report = await run(runner, recorder, shell("touch /etc/tercel-was-here", isolate="bwrap", cwd=cwd))
+    assert (report.end, report.code) == (End.REFUSED, 0), report
+    assert f"cannot have {cwd} as its directory (--cwd) on node-7" in report.note
+
+
+@needs_bwrap
+async def test_a_directory_by_another_name_is_the_jobs_and_nothing_else_is(
+    runner: SpawnerPool, recorder: Recorder, tmp_path: Path
+) -> None:
+    """A link to the worker's own directory does not show what is hidden."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "work")
+    report = await run(runner, recorder, shell("touch y", isolate="bwrap", cwd=str(tmp_path / "link")))
+    assert (report.end, report.code, (tmp_path / "work/y").exists()) == (End.EXITED, 0, True), report
+    (tmp_path / "shown").symlink_to(tmp_path / "worker")
+    line = "ls; ls /tmp/shown 2>/dev/null; touch /etc/tercel-was-here 2>/dev/null || echo held"
+    hidden = await run(runner, recorder, shell(line, attempt=2, isolate="bwrap", cwd=str(tmp_path / "shown")))
+    assert "outputs" not in text(hidden.out).split()
+    assert text(hidden.out).endswith("held\n"), hidden
+
+
+@needs_bwrap
 async def test_an_isolated_task_is_cancelled_with_its_grace(
     runner: SpawnerPool, recorder: Recorder, lifeline: Lifeline, tmp_path: Path
 ) -> None:

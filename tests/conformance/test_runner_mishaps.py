@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tercel.core.model import Program
@@ -69,6 +70,39 @@ async def test_lost_spawner_interrupts_its_attempts_and_is_replaced(
     runner.kill([4])
     assert (await recorder.report(4)).end is End.CANCELLED
     await other.dropped()
+
+
+KILLS_ITS_SPAWNER = "kill -9 $PPID; sleep 600"
+
+
+async def test_a_task_that_kills_its_spawner_again_and_again_fails_by_itself(
+    runner: SpawnerPool, recorder: Recorder
+) -> None:
+    """Else it would run for ever, a new attempt each second, and never be to blame."""
+    for attempt in (1, 2):
+        report = await run(runner, recorder, shell(KILLS_ITS_SPAWNER, attempt=attempt))
+        assert (report.end, report.note) == (End.INTERRUPTED, "node-7: its spawner was lost")
+    for attempt, times in ((3, 3), (4, 4)):
+        report = await run(runner, recorder, shell(KILLS_ITS_SPAWNER, attempt=attempt))
+        assert (report.end, report.code) == (End.SIGNALLED, 9)
+        said = (
+            f"its spawner was killed while it ran, {times} times: the task did that, or something on node-7"
+        )
+        assert report.note == said
+    assert (await run(runner, recorder, shell("true", attempt=5))).code == 0
+    again = await run(runner, recorder, shell(KILLS_ITS_SPAWNER, attempt=6))
+    assert again.end is End.INTERRUPTED, "it has ended well meanwhile"
+
+
+async def test_who_merely_waited_in_a_lane_that_was_lost_is_never_blamed(
+    runner: SpawnerPool, recorder: Recorder
+) -> None:
+    for first in range(10, 50, 10):
+        culprit = shell("sleep 0.2; " + KILLS_ITS_SPAWNER, attempt=first)
+        behind = msgspec.structs.replace(culprit, task=15, attempt=first + 1)
+        runner.launch([culprit, behind])
+        ends = [(await recorder.report(attempt)).end for attempt in (first, first + 1)]
+        assert ends == [End.SIGNALLED if first >= 30 else End.INTERRUPTED, End.INTERRUPTED]
 
 
 async def test_outputs_that_cannot_be_removed_keep_no_report_back(

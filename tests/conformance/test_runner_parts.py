@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tercel.core.errors import UsageError
 from tercel.runners import trees
 from tercel.runners.channel import Channel, Message
+from tercel.runners.pool import SpawnerPool
 from tercel.runners.sandbox import Sandbox, Sweeper
 
 
@@ -173,3 +175,8 @@ def test_messages_of_any_size_pass_whole_and_in_order() -> None:
         theirs.close()
         sender.send([("lost",)])
         assert not sender.unsent
+
+
+def test_arguments_for_containers_that_no_shell_would_take_are_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"TERCEL_CONTAINER_ARGS=--x 'unbalanced: .* no closing quotation"):
+        SpawnerPool(tmp_path, "node-7", container_args="--x 'unbalanced")

@@ -102,6 +102,18 @@ def test_short_tasks_wait_inside_lanes_evenly() -> None:
     assert sorted(len(line) for line in _lanes(agent.launches()).values()) == [5, 5]
 
 
+def test_short_tasks_of_a_job_whose_lane_was_lost_run_one_by_one() -> None:
+    """One of them may have killed its spawner: the next time it is clear which."""
+    agent = _agent()
+    _short_job(agent)
+    agent.on_offer(Offer(1, 10, 13, 10))
+    lost = _attempts(agent.launches())
+    assert lost == [10, 11, 12, 13]
+    agent.on_ended([_report(attempt, end=End.INTERRUPTED) for attempt in lost])
+    agent.on_offer(Offer(1, 10, 13, 20))
+    assert sorted(_lanes(agent.launches()).values()) == [[20], [21]]
+
+
 def test_tasks_of_unknown_or_long_duration_do_not_wait_inside_lanes() -> None:
     agent = _agent()
     agent.on_offer(Offer(1, 0, 9, 0))

@@ -73,13 +73,60 @@ def test_who_asked_for_no_gpu_sees_none_where_there_are_some() -> None:
 
 
 def test_countable_resources_bound_what_runs_side_by_side() -> None:
-    agent = _agent(job1=Needs(100, 0, "", (("licence.matlab", 1000),)), job2=Needs(100, 0))
+    agent = _agent(job1=Needs(100, 0, "", (("licence.matlab", 1000),)))
     _offer(agent, 1, 3)
     assert list(_env(agent.launches())) == [100, 101]
-    _offer(agent, 2, 1)
-    assert agent.launches() == [], "strictly first in, first out"
+    assert agent.launches() == []
     _ended(agent, 100)
-    assert list(_env(agent.launches())) == [102, 200]
+    assert list(_env(agent.launches())) == [102]
+
+
+def test_who_waits_for_a_licence_is_passed_and_is_first_again_when_there_is_one() -> None:
+    licence = (("licence.matlab", 1000),)
+    small, large = Needs(1000, 0, "", licence), Needs(4000, 0, "", licence)
+    agent = _agent(Needs(8000, 0, "", licence), {}, job1=small, job2=large, job3=Needs(2000, 0))
+    _offer(agent, 1, 1)
+    _offer(agent, 2, 2)
+    _offer(agent, 3, 5)
+    assert list(_env(agent.launches())) == [100, 300, 301, 302]
+    _ended(agent, 300)
+    assert list(_env(agent.launches())) == [303], "there is still no licence"
+    _ended(agent, 100)
+    assert list(_env(agent.launches())) == [], "there is one, and nobody passes for want of cpus"
+    _ended(agent, 301)
+    assert list(_env(agent.launches())) == [200]
+    _ended(agent, 302)
+    assert list(_env(agent.launches())) == [304]
+
+
+def test_nobody_passes_with_a_piece_of_what_the_one_before_it_waits_for() -> None:
+    """Or one that needs both GPUs would wait for ever beside many that need one."""
+    both, one = Needs(100, 0, "", (("gpus", 2000),)), Needs(100, 0, "", (("gpus", 1000),))
+    port = Needs(100, 0, "", (("port", 1000),))
+    agent = _agent(job1=one, job2=both, job3=one, job4=port)
+    for job in (1, 2, 3, 4):
+        _offer(agent, job, 1)
+    assert list(_env(agent.launches())) == [100, 400]
+    _ended(agent, 100)
+    assert list(_env(agent.launches())) == [200]
+    _ended(agent, 200)
+    assert list(_env(agent.launches())) == [300]
+
+
+def test_pieces_of_places_that_are_being_cleaned_are_not_offered() -> None:
+    agent = _agent()
+    needs = Needs(1000, 10, "", (("gpus", 1000), ("licence.matlab", 500)))
+    agent.on_brief(Brief(1, Program(argv=("true",), cleanup="wipe"), needs))
+    _offer(agent, 1, 1)
+    agent.launches()
+    assert agent.offered == TWO_GPUS
+    _ended(agent, 100)
+    free = (("gpus", 1000), ("licence.matlab", 1500), ("port", 3000))
+    assert agent.offered == Needs(7000, 990, "", free)
+    agent.on_ack([100])
+    agent.launches()
+    _ended(agent, 100)
+    assert agent.offered == TWO_GPUS
 
 
 def test_short_ones_behind_one_another_in_a_lane_have_its_pieces() -> None:

@@ -128,7 +128,11 @@ def test_it_is_run_where_the_task_ran_and_is_told_how_that_ended() -> None:
             "the cleanup after 1.10 failed: ended by SIGKILL",
         ),
         (
-            {"end": End.INTERRUPTED, "note": "its spawner was lost"},
+            {"end": End.INTERRUPTED, "wall_s": 0.5, "note": "the worker stopped"},
+            "the cleanup after 1.10 was ended: the worker stopped",
+        ),
+        (
+            {"end": End.INTERRUPTED, "wall_s": 0.0, "note": "its spawner was lost"},
             "the cleanup after 1.10 could not be run: its spawner was lost",
         ),
     ],

@@ -29,6 +29,17 @@ def test_who_wants_a_long_warning_is_warned_once_and_makes_it_drain_early() -> N
     assert table.due({**running, 4: 200.0}, 3500).warn == [4], "it began too late for all of its warning"
 
 
+def test_a_warning_as_long_as_the_workers_whole_time_does_not_keep_others_away() -> None:
+    table = Timetable(3600, 0.0)
+    running = {1: 7200.0, 2: 1800.0}
+    due = table.due(running, 10.0)
+    assert (due.warn, due.drain) == ([1], False), "there is less time than it wants: it is warned at once"
+    due = table.due(running, 1785.0)
+    assert (due.warn, due.drain) == ([2], False)
+    assert not table.due(running, 3224.9).drain
+    assert table.due(running, 3225.0).drain, "a tenth of its time before it stops"
+
+
 def test_short_times_are_divided_in_proportion() -> None:
     table = Timetable(10, 0.0)
     assert table.stop_at == 9
@@ -62,7 +73,18 @@ def test_how_early_a_signal_warns(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "left"),
-    [("1500", 500.0), ("", None), ("999", None), ("soon", None), ("-5", None), ("9" * 40, None)],
+    [
+        ("1500", 500.0),
+        ("", None),
+        ("999", None),
+        ("soon", None),
+        ("-5", None),
+        ("9" * 40, None),
+        ("9" * 15, None),
+        ("1e9", None),
+        ("315361000", 315360000.0),
+        ("315361001", None),
+    ],
 )
 def test_the_end_of_a_slurm_job_is_the_workers(text: str, left: float | None) -> None:
     assert slurm_time_left_s({"SLURM_JOB_END_TIME": text}, 1000.0) == left

@@ -15,6 +15,7 @@ import os
 import signal
 import time
 
+from tercel.runners import trees
 from tercel.runners.measuring import Tree
 
 MEMORY, CPU, PIDS = "memory", "cpu", "pids"
@@ -106,6 +107,14 @@ class Group:
             return False
         _, path = self._places[controller]
         return pid in members(path)
+
+    def outside(self, controller: str, pids: list[int]) -> list[int]:
+        """Those of these processes that are neither here nor in a group below."""
+        _, path = self._places[controller]
+        missing = set(pids).difference(members(path))
+        if missing:
+            missing.difference_update(*map(members, _tree(path)))
+        return [pid for pid in missing if trees.is_alive(pid)]  # a dead one is in no group
 
     def close(self) -> None:
         for fd in self._files.values():

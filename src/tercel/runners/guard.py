@@ -1,7 +1,8 @@
 """Watches one attempt of a job with limits: what it takes too much of, and what is said about that.
 
 Where the kernel enforces a limit, the guard looks at the kernel's count of what it did. Elsewhere it measures, often
-enough that little more can be taken meanwhile, and never for more than a fiftieth of the time.
+enough that little more can be taken meanwhile, and never for more than a fiftieth of the time. The same for an attempt with
+processes outside of its group: root may move them, and a container that it starts may have a group of its own.
 """
 
 import time
@@ -57,9 +58,12 @@ class Guard:
         self._tree = tree
         self._ooms = self._denied = 0
         self._meter = Meter(directory) if limits.disk_bytes else None
-        self._measures = bool(limits.mem_bytes and MEMORY not in enforced) or bool(
-            limits.pids and PIDS not in enforced
-        )
+        self._measured = {
+            controller
+            for controller, limit in ((MEMORY, limits.mem_bytes), (PIDS, limits.pids))
+            if limit and controller not in enforced
+        }
+        """By which the kernel does not hold it, or not all of it."""
         self.peak_bytes = 0
         """The most memory that was seen."""
         self.not_its_own_bytes = 0
@@ -78,7 +82,7 @@ class Guard:
         begun = time.monotonic()
         excess = self._look()
         now = time.monotonic()
-        pause_s = WATCH_S if self._measures or self._meter is not None else CALM_S
+        pause_s = WATCH_S if self._measured or self._meter is not None else CALM_S
         self.look_at = now + max(pause_s, COST_MOST * (now - begun))
         return excess
 
@@ -87,7 +91,8 @@ class Guard:
             if self._group.oom_kills() > self._ooms:
                 return self._out_of_memory()
             self.peak_bytes = max(self.peak_bytes, self._group.memory_bytes() - self.not_its_own_bytes)
-        if self._measures and (excess := self._measure()) is not None:
+        self._seek_outside()
+        if self._measured and (excess := self._measure()) is not None:
             return excess
         if self._meter is not None:
             self._meter.step()
@@ -95,15 +100,22 @@ class Guard:
                 return wrote_too_much(self._meter.most_bytes, self._limits.disk_bytes)
         return None
 
+    def _seek_outside(self) -> None:
+        """Whom the kernel does not hold to a limit of its group is measured from now on."""
+        kept = [name for name in self._enforced - self._measured if name in self._group]
+        if kept:
+            tree = self._tree()
+            self._measured.update(name for name in kept if self._group.outside(name, tree))
+
     def _measure(self) -> Excess | None:
         limits = self._limits
         used = usage(self._tree(), limits.mem_bytes)
         self.peak_bytes = max(self.peak_bytes, used.mem_bytes)
-        if limits.mem_bytes and MEMORY not in self._enforced and used.mem_bytes > limits.mem_bytes:
+        if MEMORY in self._measured and used.mem_bytes > limits.mem_bytes:
             note = f"used {size(used.mem_bytes)} of {size(limits.mem_bytes)} of memory"
             return Excess("memory", note, used.mem_bytes)
         processes = used.processes - self.helpers
-        if limits.pids and PIDS not in self._enforced and processes > limits.pids:
+        if PIDS in self._measured and processes > limits.pids:
             return Excess("pids", f"had {processes:,} processes, {limits.pids:,} allowed")
         return None
 

@@ -18,6 +18,10 @@ from tercel.runners.commands import Command, find_executable
 from tercel.runners.guard import Excess
 
 PROBE_S = 30.0
+_NEVER_BOUND = (b"/", b"/dev", b"/tmp")
+"""As a job's directory they would cover what an attempt has of its own, and make the whole system writable to it."""
+_NEVER_BELOW = (b"/proc/", b"/sys/")
+"""Nor is anything in these for tasks to write."""
 _DEVICES = (b"nvidia", b"dri", b"kfd", b"infiniband")
 """Of accelerators and their networks, as their names in /dev begin."""
 
@@ -71,8 +75,11 @@ class Bubblewrap(Isolation):
     looks_up = True
     helpers = 2
 
-    def __init__(self, node: str, lane: bytes, environment: dict[bytes, bytes]) -> None:
+    def __init__(self, node: str, lane: bytes, environment: dict[bytes, bytes], cwd: bytes = b"") -> None:
+        """`cwd` is the job's directory, if it has one."""
         self._node = node
+        self._cwd = cwd
+        self._real_cwd = b""
         self._hidden = os.path.dirname(os.path.dirname(lane))
         self._environment = environment
         self._path = b""
@@ -81,7 +88,18 @@ class Bubblewrap(Isolation):
     def refusal(self) -> str:
         if self._refusal is None:
             self._refusal = self._probe()
-        return self._refusal
+        return self._refusal or self._refusal_of_directory()
+
+    def _refusal_of_directory(self) -> str:
+        """Looked at before each attempt: what a link leads to may change."""
+        self._real_cwd = os.path.realpath(self._cwd) if self._cwd else b""
+        if self._real_cwd not in _NEVER_BOUND and not (self._real_cwd + b"/").startswith(_NEVER_BELOW):
+            return ""
+        shown = self._cwd.decode(errors="replace")
+        return (
+            f"with --isolate bwrap a task cannot have {shown} as its directory (--cwd) on {self._node}: what it is "
+            "kept from would be open to it; name a directory of the job's own"
+        )
 
     def _probe(self) -> str:
         try:
@@ -103,7 +121,8 @@ class Bubblewrap(Isolation):
         return [*words, *b"--unshare-pid --unshare-ipc --die-with-parent --setenv TMPDIR /tmp".split()]
 
     def command(self, command: Command, sandbox: bytes, cwd: bytes, attempt: int) -> Command:  # noqa: ARG002
-        words = self._view()
+        """In the directory that `refusal` has looked at."""
+        words, cwd = self._view(), self._real_cwd
         # In this order: a job's directory above the worker's must not show that again, nor be hidden if it is below.
         if cwd and not cwd.startswith(self._hidden + b"/"):
             words += [b"--bind", cwd, cwd]

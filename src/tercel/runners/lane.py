@@ -236,6 +236,15 @@ class Lane:
             except RuntimeError:
                 pass  # the loop was closed without waiting for us
 
+    def culprit(self) -> int:
+        """The attempt under which its spawner was killed, once it is gone; NOBODY if that cannot be told.
+
+        One that was announced ran; so did one that was alone. Of several the first may have ended, its report lost.
+        """
+        if (self._process.returncode or 0) >= 0:
+            return NOBODY
+        return self.running() if len(self._live) != 1 else next(iter(self._live))
+
     def interrupted(self, why: str) -> list[Report]:
         """For what it still held, once it is gone."""
         now = time.monotonic()

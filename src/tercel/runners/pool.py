@@ -19,13 +19,16 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from tercel.core.errors import UsageError
 from tercel.core.reports import End, Output, Report
 from tercel.runners import outputs, trees
+from tercel.runners.board import NOBODY
 from tercel.runners.call_lane import CallLane
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.diskfloor import DiskFloor
 from tercel.runners.hierarchies import Hierarchies
 from tercel.runners.lane import Lane, interrupted
+from tercel.runners.losses import Losses
 from tercel.runners.sandbox import Sweeper
 from tercel.runners.starting import CONTAINERS, Directories, containers_of
 
@@ -42,11 +45,14 @@ class SpawnerPool:
     """See Runner for what its methods do."""
 
     def __init__(self, dir: Path, node: str, *, cgroups: bool = True, container_args: str = "") -> None:
-        """Without `cgroups`, limits are kept by watching alone. `container_args` as a shell would take them."""
+        """Without `cgroups`, limits are kept by watching alone. `container_args` as a shell would take them.
+
+        Raises UsageError if it would not.
+        """
         self._dir = dir.resolve()  # one spelling: leftovers are told by it
         self._hierarchies = Hierarchies(self._dir, use=cgroups)
         self._node = node
-        self._container_args = "\n".join(shlex.split(container_args))
+        self._container_args = _words(container_args)
         self._outputs = os.fsencode(self._dir / "outputs")
         self._lanes: dict[tuple[int, bool], Lane | CallLane] = {}
         """By number and by whether it makes calls: what a lane started for one kind stays warm beside the other's."""
@@ -55,6 +61,7 @@ class SpawnerPool:
         self._spawners = 0
         self._kept: set[int] = set()
         """Attempts that have files in `outputs`."""
+        self._losses = Losses(node)
         self._interrupted: list[Report] = []
         self._sweeping: asyncio.Future[None] | None = None
         self._keeping: asyncio.Future[None] | None = None
@@ -134,6 +141,7 @@ class SpawnerPool:
     # -- what happens -------------------------------------------------------------------------------------
 
     def _on_ended(self, reports: list[Report]) -> None:
+        self._losses.forget(reports)
         for report in reports:
             if _is_large(report.out) or _is_large(report.err) or _is_large(report.value):
                 self._kept.add(report.attempt)
@@ -147,7 +155,9 @@ class SpawnerPool:
         if lane not in self._present:
             return
         self._present.remove(lane)
+        culprit = lane.culprit() if isinstance(lane, Lane) and not self._stopping else NOBODY
         reports = lane.interrupted("the worker stopped" if self._stopping else "its spawner was lost")
+        reports = [self._losses.judge(r) if r.attempt == culprit else r for r in reports]
         for report in reports:
             self._remove_outputs(report.attempt)  # written, but never reported
         if reports:
@@ -237,6 +247,17 @@ class SpawnerPool:
         except TimeoutError:
             return False
         return True
+
+
+def _words(container_args: str) -> str:
+    """One per line."""
+    try:
+        words = shlex.split(container_args)
+    except ValueError as error:
+        raise UsageError(
+            f"TERCEL_CONTAINER_ARGS={container_args}: no shell would take this: {str(error).lower()}"
+        ) from None
+    return "\n".join(words)
 
 
 def _is_this_nodes_fault(report: Report) -> bool:

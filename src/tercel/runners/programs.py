@@ -61,7 +61,7 @@ class Program:
         if container:
             self.isolation = containers.of(container, own, self.limits)
         elif isolate:
-            self.isolation = Bubblewrap(containers.node, containers.lane, variables)
+            self.isolation = Bubblewrap(containers.node, containers.lane, variables, self.cwd)
         variables[b"TERCEL_JOB_ID"] = variables[b"SLURM_ARRAY_JOB_ID"] = b"%d" % job
         self._search = variables.get(b"PATH", os.defpath.encode())
         for name in (*_NUMBERED, b"TERCEL_SANDBOX", b"TERCEL_POINT"):

@@ -209,6 +209,12 @@ def _stat(pid: int) -> tuple[str, int, int] | None:
     return fields[0].decode(), int(fields[1]), int(fields[3])
 
 
+def is_alive(pid: int) -> bool:
+    """Not ended, nor merely waiting for somebody to take note of its end."""
+    stat = _stat(pid)
+    return stat is not None and stat[0] not in "ZX"
+
+
 def name_of(pid: int) -> bytes:
     """Of its program, as the kernel has it; empty if there is no such process."""
     try:

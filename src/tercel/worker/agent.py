@@ -7,8 +7,9 @@
 A lane is a place where one attempt runs at a time, with the resources of that attempt. Attempts of a job whose
 tasks are short are put into a lane ahead of time, so that its spawner never waits for a round trip; such an
 attempt counts as started and takes no resources of its own. Should the one before it last after all, it is
-withdrawn from the lane and waits in the queue again. The queue is strictly first in, first out: a large task at
-its head is not starved by small ones behind it.
+withdrawn from the lane and waits in the queue again. The queue is first in, first out: a large task at its head is not
+starved by small ones behind it. Only one that waits for a licence or a GPU is passed by those behind it that want none of its
+kind: room kept for it would be of no use to anybody. Once it can have that, it is first again.
 """
 
 from collections import deque
@@ -64,11 +65,19 @@ class Agent:
         """What the manager may count on: not the places that are being cleaned."""
         if not self._cleanups:
             return self.capacity
-        taken = [cleanup.lane.needs for cleanup in self._cleanups.values()]
-        millicpus = self.capacity.millicpus - sum(needs.millicpus for needs in taken)
-        mem_bytes = self.capacity.mem_bytes - sum(needs.mem_bytes for needs in taken)
+        left = dict(self.capacity.resources)
+        millicpus, mem_bytes = self.capacity.millicpus, self.capacity.mem_bytes
+        for cleanup in self._cleanups.values():
+            needs = cleanup.lane.needs
+            millicpus -= needs.millicpus
+            mem_bytes -= needs.mem_bytes
+            for name, amount in needs.resources:
+                left[name] = max(0, left.get(name, 0) - amount)
         return msgspec.structs.replace(
-            self.capacity, millicpus=max(0, millicpus), mem_bytes=max(0, mem_bytes)
+            self.capacity,
+            millicpus=max(0, millicpus),
+            mem_bytes=max(0, mem_bytes),
+            resources=tuple(left.items()),
         )
 
     @property
@@ -301,8 +310,8 @@ class Agent:
         launches = self._due_cleanups() if self._cleanups else []
         if self.clogged:
             return launches
-        while self._queue and self.lanes.fits(self._queue[0].job.needs):
-            launches.append(self._place(self._queue[0], self.lanes.open(self._queue[0].job)))
+        while (at := self.lanes.first_fitting(self._queue)) is not None:
+            launches.append(self._place(at, self.lanes.open(self._queue[at].job)))
         if self.lanes.overfull and len(self.lanes) > 1:
             return launches  # nothing behind what runs, or it would never become less
         while self._queue and (deeper := self._deepen(self._queue[0].job)):
@@ -323,12 +332,13 @@ class Agent:
             for lane in lanes:
                 if not self._queue or self._queue[0].job is not job:
                     return launches
-                launches.append(self._place(self._queue[0], lane))
+                launches.append(self._place(0, lane))
             lanes = [lane for lane in lanes if len(lane.attempts) < depth]
         return launches
 
-    def _place(self, head: Attempt, lane: Lane) -> Launch:
-        self._queue.popleft()
+    def _place(self, at: int, lane: Lane) -> Launch:
+        head = self._queue[at]
+        del self._queue[at]
         head.lane = lane
         lane.attempts[head.attempt] = head
         job, inputs = head.job, self._values.inputs(head.keys)
@@ -374,7 +384,9 @@ class Agent:
             if self._comes_back(held, report):
                 back.append(held)
                 continue
-            if report.end is End.EXITED:
+            if report.end is End.INTERRUPTED and report.started_at:
+                held.job.singly = True
+            elif report.end is End.EXITED:
                 mean = held.job.mean_wall_s
                 held.job.mean_wall_s = report.wall_s if mean is None else mean + 0.2 * (report.wall_s - mean)
             self._let_go(held)

@@ -79,6 +79,8 @@ def _how(end: Report, limit_s: float) -> str:
             return f"failed with exit code {end.code}"
         case End.SIGNALLED:
             return f"failed: {end.note}"
+        case End.INTERRUPTED if end.wall_s > 0:  # it had begun
+            return f"was ended: {end.note}"
     return f"could not be run: {end.note}"
 
 

@@ -14,7 +14,7 @@ CALLS_AHEAD_MOST = 512
 class Job:
     """What attempts of one job have in common, kept while any is held or the manager may offer more."""
 
-    __slots__ = ("ended", "held", "id", "mean_wall_s", "needs", "program")
+    __slots__ = ("ended", "held", "id", "mean_wall_s", "needs", "program", "singly")
 
     def __init__(self, brief: Brief) -> None:
         self.id = brief.job
@@ -23,10 +23,12 @@ class Job:
         self.mean_wall_s: float | None = None
         self.held = 0
         self.ended = False
+        self.singly = False
+        """One in a lane at a time: a lane was lost, and the next time it must be clear under which of them."""
 
     def depth(self) -> int:
         """How many attempts a lane may contain, the running one included."""
-        if self.mean_wall_s is None or self.program.cleanup:
+        if self.mean_wall_s is None or self.program.cleanup or self.singly:
             return 1
         most = LANE_AHEAD_MOST if self.program.function is None else CALLS_AHEAD_MOST
         return 1 + min(most, int(LANE_AHEAD_S / max(self.mean_wall_s, 1e-6)))

@@ -5,15 +5,18 @@ come down to it. Nothing is ended for that.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from tercel.core.model import Needs
 from tercel.core.resources import Stock, Taken
-from tercel.worker.held import Job, Lane
+from tercel.worker.held import Attempt, Job, Lane
 from tercel.worker.walltime import warning_s
 
 LANES_MOST = 512
 """However little each attempt asks for: every lane has a process of its own."""
+LOOK_AHEAD = 64
+"""How many that wait are looked at when the first of them needs what others have."""
 GPUS = "gpus"
 
 
@@ -49,8 +52,39 @@ class Lanes:
             self._used_millicpus + needs.millicpus <= self.capacity.millicpus
             and self._used_mem_bytes + needs.mem_bytes <= self.capacity.mem_bytes
             and len(self._lanes) < LANES_MOST
-            and (not needs.resources or self._stock.room(needs.resources) > 0)
+            and not self.lacks_pieces(needs)
         )
+
+    def lacks_pieces(self, needs: Needs) -> bool:
+        """Whether others have the licences, GPUs and the like that it needs."""
+        return bool(needs.resources) and self._stock.room(needs.resources) <= 0
+
+    def first_fitting(self, waiting: Sequence[Attempt]) -> int | None:
+        """Which of these begins next, if there is room for any: the first, unless it lacks pieces."""
+        if not waiting:
+            return None
+        needs = waiting[0].job.needs
+        if self.fits(needs):
+            return 0
+        return self._first_behind(waiting) if self.lacks_pieces(needs) else None
+
+    def _first_behind(self, waiting: Sequence[Attempt]) -> int | None:
+        """Nobody passes with a piece of what those before it wait for, or they might wait for ever."""
+        awaited: set[str] = set()
+        passed: set[int] = set()
+        for at, held in enumerate(islice(waiting, LOOK_AHEAD)):
+            if held.job.id in passed:
+                continue
+            needs = held.job.needs
+            names = [name for name, _ in needs.resources]
+            if awaited.isdisjoint(names):
+                if self.fits(needs):
+                    return at
+                if not self.lacks_pieces(needs):
+                    return None
+            awaited.update(names)
+            passed.add(held.job.id)
+        return None
 
     # -- what is in them ----------------------------------------------------------------------------------
 

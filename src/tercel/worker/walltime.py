@@ -4,7 +4,9 @@
            |   warn_at(120)     |
            takes nothing new    what still runs is asked to end, then ended, and runs again elsewhere
 
-The last stretch is for ending processes and delivering what they left; it is a tenth of a short time.
+The last stretch is for ending processes and delivering what they left; it is a tenth of a short time. Who wants to be
+warned earlier than that makes the worker drain earlier, by a tenth of its time at most: one task's wish for a long warning
+must not keep all others away. It is warned as early as it wants all the same, or at once if it began later than that.
 """
 
 import re
@@ -16,6 +18,8 @@ STOP_S = 15.0
 DRAIN_S = 30.0
 LOOK_EVERY_S = 5.0
 """What begins meanwhile may want its warning early."""
+SLURM_MOST_S = 10 * 365 * 86400.0
+"""An end that is further away than ten years is none."""
 WHY = "its worker's time was up"
 
 _WARNING = re.compile(r"\w*@(\d+(?:\.\d+)?)")
@@ -27,7 +31,8 @@ def slurm_time_left_s(environ: Mapping[str, str], now: float) -> float | None:
     if not text.isascii() or not text.isdigit() or len(text) > 15:
         return None
     left_s = int(text) - now
-    return left_s if left_s > 0 else None  # of a job that has ended: left behind in the environment
+    # Of a job that has ended: left behind in the environment. Of one that never ends: no limit.
+    return left_s if 0 < left_s <= SLURM_MOST_S else None
 
 
 def warning_s(warn_signal: str) -> float:
@@ -54,6 +59,7 @@ class Timetable:
         self.grace_s = (self.ends_at - self.stop_at) / 2
         """What is asked to end may take so long about it."""
         self._drain_s = min(DRAIN_S, limit_s / 10)
+        self._drain_most_s = limit_s / 10
         self._warned: set[int] = set()
 
     def left_s(self, now: float) -> float:
@@ -62,7 +68,7 @@ class Timetable:
 
     def due(self, running: Mapping[int, float], now: float) -> Due:
         """`running`: how long before the end each attempt that runs wants to be warned, if it does (else 0)."""
-        drain_at = self.stop_at - max([self._drain_s, *running.values()])
+        drain_at = self.stop_at - min(self._drain_most_s, max([self._drain_s, *running.values()]))
         warn = [
             attempt
             for attempt, warn_s in running.items()
