@@ -89,10 +89,12 @@ class Standing(Waiting):
 
     def on_quarantine(self, id: str, by: str, reason: str, now: float) -> None:
         """Somebody wants it to take no tasks, until it is released. What it runs goes on."""
+        row = self.row_of(id)
         told = f"by {by}" + (f": {reason}" if reason else "")
-        self._set_row(
-            msgspec.structs.replace(self.row_of(id), quarantined=told, quarantined_at=now, pause_s=0.0), now
-        )
+        if not reason and row.quarantined:  # whoever says nothing new leaves what is known of it
+            told = row.quarantined if not row.pause_s else f"by {by}: {row.quarantined}"
+        row = msgspec.structs.replace(row, quarantined=told, quarantined_at=now, pause_s=0.0)
+        self._set_row(row, now)
         self._take_back_unstarted(id)
 
     def on_end_quarantine(self, id: str, now: float) -> None:
