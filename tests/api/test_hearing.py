@@ -164,6 +164,22 @@ def _hello(**fields: Any) -> Hello:
         ({"capacity": Needs(1000, -1)}, "memory"),
         ({"capacity": Needs(2**63, 0)}, "cpu"),
         ({"capacity": Needs(1000, 2**63)}, "memory"),
+        ({"capacity": Needs(1000, 0, resources=(("gpus", 2000),)), "indices": {"gpus": ("0", "1")}}, ""),
+        (
+            {"capacity": Needs(1000, 0, resources=(("gpus", 2000),)), "indices": {"gpus": ("0", "0")}},
+            "the same",
+        ),
+        (
+            {"capacity": Needs(1000, 0, resources=(("gpus", 9000),)), "indices": {"gpus": ("0", "1")}},
+            "2 pieces",
+        ),
+        ({"indices": {"gpus": ("0",)}}, "gives 0"),
+        ({"capacity": Needs(1000, 0, resources=(("a", 1), ("a", 2)))}, "once"),
+        ({"tags": ("ssd", "größe")}, ""),
+        ({"tags": ("",)}, "no tag"),
+        ({"tags": ("a b",)}, "no tag"),
+        ({"tags": ("a,b",)}, "no tag"),
+        ({"tags": ("x" * 101,)}, "no tag"),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -172,6 +188,33 @@ def test_a_worker_is_let_in_or_told_why_not(fields: dict[str, Any], reason: str)
     assert reason in refusal
     assert bool(refusal) == bool(reason)
     assert len(refusal) < 200
+
+
+@pytest.mark.parametrize(
+    ("kept", "gone", "fits"),
+    [
+        ([("k", 1)], ["old"], True),
+        ([(f"old{n}", 1) for n in range(10)], [], True),
+        ([(f"new{n}", 1) for n in range(10)], [], True),
+        ([(f"new{n}", 1) for n in range(11)], [], False),
+        ([("k" * 257, 1)], [], False),
+        ([("", 1)], [], False),
+        ([("k", -1)], [], False),
+        ([], ["k" * 257], False),
+        ([], [""], False),
+        ([], ["k"] * (hearing.MAX_CACHED + 1), False),
+    ],
+    ids=range(10),
+)
+def test_a_worker_cannot_fill_the_managers_memory_with_what_it_has_kept(
+    kept: list[tuple[str, int]], gone: list[str], fits: bool
+) -> None:
+    known = {f"old{number}": 1 for number in range(hearing.MAX_CACHED - 10)}
+    if fits:
+        hearing.check_cached(kept, gone, known)
+    else:
+        with pytest.raises(PeerError):
+            hearing.check_cached(kept, gone, known)
 
 
 @given(st.builds(Needs, whole, whole))

@@ -10,8 +10,10 @@ import pytest
 from tercel.core.model import Needs
 from tercel.core.presence import Held, WorkerState
 from tercel.core.reports import End, Output, Report
+from tercel.manager import hearing
 from tercel.wire.messages import (
     Bye,
+    Cached,
     Offer,
     Presence,
     Reports,
@@ -222,6 +224,17 @@ async def test_what_a_worker_says_it_holds_is_believed_only_of_what_it_was_given
 async def test_a_capacity_that_cannot_be_ends_the_link(scene: Scene, capacity: Needs) -> None:
     await scene.bad.say(Presence(WorkerState.AVAILABLE, capacity))
     assert "no machine has" in await scene.cut_off()
+
+
+async def test_more_kept_data_than_a_worker_can_have_ends_the_link_and_is_forgotten(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hearing, "MAX_CACHED", 100)
+    for first in range(0, 150, 50):
+        await scene.bad.say(Cached([(f"b{number}", 1) for number in range(first, first + 50)], []))
+    assert "kept more than 100" in await scene.cut_off()
+    assert scene.house.manager.machine.workers["bad"].cached == {}
+    await scene.sound()
 
 
 async def test_a_worker_that_gives_nothing_is_given_nothing(scene: Scene) -> None:

@@ -151,6 +151,9 @@ async def test_a_lent_worker_runs_others_tasks_while_it_would_be_idle(house: Hou
         ({"queue": "lab", "where": "worker.sit == 'x'"}, "where"),
         ({"queue": "lab", "where": "worker.site"}, "where"),
         ({"queue": "lab", "where": "task.owner == 'ada'"}, "where"),
+        ({"queue": "lab", "where": "worker.mem_free > 1"}, "where"),
+        ({"queue": "lab", "where": "worker.time_left > 1.0"}, "where"),
+        ({"queue": "lab", "where": "worker.cached_bytes > 1"}, "where"),
         ({"queue": "lab", "where": "worker.cpus > 1" + " && worker.cpus > 1" * 1000}, "where"),
     ],
 )
@@ -158,3 +161,32 @@ async def test_a_bad_reservation_reserves_nothing(house: House, body: dict[str, 
     answer = await reserve(house, **body)
     assert (answer.status, answer.problem.field) == (400, field)
     assert (await house.get("/v1/reservations", ReservationList)).reservations == []
+
+
+async def test_the_number_of_a_reservation_is_never_anothers(home: Path) -> None:
+    async with open_house(home / "data") as house:
+        first = (await reserve(house, user="bob")).of(ReservationView).id
+        second = (await reserve(house, user="bob")).of(ReservationView).id
+        for id in (second, first):
+            await house.ask("DELETE", f"/v1/reservations/{id}")
+    async with open_house(home / "data") as house:
+        assert (await house.get("/v1/reservations", ReservationList)).reservations == []
+        third = (await reserve(house, user="bob")).of(ReservationView).id
+        assert third > second > first
+        await house.ask("DELETE", f"/v1/reservations/{third}")
+        assert (await reserve(house, user="bob")).of(ReservationView).id > third
+
+
+async def test_who_reserves_is_told_what_may_not_be_as_it_was_meant(house: House) -> None:
+    await house.token(Role.USER, "bob")
+    worker = await house.worker()
+    await house.ask("PUT", "/v1/queues/vision", json={})
+    first = (await reserve(house, queue="vision", user="bob")).of(ReservationView)
+    assert first.notes == []
+    second = (await reserve(house, queue="visoin", user="zoe", where="worker.cpus > 0.0")).of(ReservationView)
+    assert second.workers == []
+    assert second.notes == [
+        "there is no queue visoin so far; did you mean vision?",
+        "there is no user zoe so far",
+        f"reservation {first.id} has 1 of its workers until it ends: {worker.name}",
+    ]

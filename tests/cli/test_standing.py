@@ -145,6 +145,11 @@ def test_workers_are_reserved_for_a_time(tercel: Tercel, manager: FakeManager) -
     ("words", "told"),
     [
         ((), "missing option '--for'"),
+        (
+            ("--queue", "lab", "--for", "1h"),
+            "this would reserve all workers: say --all, or which with --where",
+        ),
+        (("--queue", "lab", "--for", "1h", "--all", "--where", "true"), "choose one"),
         (("--for", "1h"), "for whom? give --queue, --user or both"),
         (("--queue", "lab", "--for", "soon"), "is not a time"),
         (("--queue", "lab", "--for", "0s"), "must be longer"),
@@ -173,5 +178,25 @@ def test_reservations_are_listed_and_ended(tercel: Tercel, manager: FakeManager)
     assert "no workers are reserved" in tercel("reserve", "list").err
     manager.says("DELETE", "/v1/reservations/4", api.Counted(count=1))
     manager.says("DELETE", "/v1/reservations/5", problem(404, "there is no reservation 5"))
-    assert tercel("reserve", "end", "4").out == "1 reservation ended\n"
-    assert tercel("reserve", "end", "5").code == 2
+    manager.says("GET", "/v1/reservations", listed)
+    assert tercel("reserve", "end", "4", "4", "5").out == "2 reservations ended\n"
+
+
+def test_if_one_of_several_reservations_is_not_there_none_is_ended(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    manager.says("GET", "/v1/reservations", api.ReservationList(reservations=[reservation()]))
+    done = tercel("reserve", "end", "4", "5", "6")
+    assert (done.code, done.out) == (2, "")
+    assert "there is no reservation 5, 6; nothing was ended: see `tercel reserve list`" in done.err
+    assert [request.method for request in manager.requests] == ["GET"]
+
+
+def test_what_may_not_be_as_it_was_meant_is_said_of_a_reservation(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    manager.says("POST", "/v1/reservations", reservation(notes=["there is no queue vision so far"]))
+    done = tercel("reserve", "--all", "--queue", "vision", "--for", "12h", "-q")
+    assert done.out == "reservation 4 for 12 h; 2 workers: w1, w2\n"
+    assert done.err == "tercel: there is no queue vision so far\n"
+    assert manager.requests[-1].json()["where"] == ""

@@ -68,6 +68,21 @@ def test_a_node_that_is_busy_with_other_things_says_so() -> None:
     assert why_idle(one, NOW) == "its node is busy with other things, and gives nothing to tasks for now"
 
 
+def test_a_worker_that_cleans_up_is_not_called_busy_with_other_things() -> None:
+    one = worker()
+    one.capacity, one.reported_state = Needs(0, 0), WorkerState.CLEANING
+    assert why_idle(one, NOW) == "cleaning up after a task"
+
+
+def test_of_one_that_is_away_its_quarantine_is_told_too() -> None:
+    one = worker()
+    one.online, one.since, one.note = False, NOW - 30, "left"
+    one.row = WorkerRow(name="w7", quarantined="by ada: loud", quarantined_at=NOW - 50)
+    assert why_idle(one, NOW) == (
+        "left 30 s ago; quarantined by ada: loud; `tercel worker release w7` ends it"
+    )
+
+
 def test_a_worker_that_drains_says_that_and_nothing_else() -> None:
     one = worker()
     one.draining = True

@@ -234,6 +234,22 @@ def test_a_worker_that_is_given_a_tag_runs_what_waited_for_it() -> None:
     assert pool.offered() == {"w1"}
 
 
+def test_a_second_quarantine_without_a_reason_keeps_the_first() -> None:
+    machine = Pool("a").machine
+    machine.on_quarantine("a", "ada", "loud", 1.0)
+    machine.on_quarantine("a", "bob", "", 2.0)
+    assert machine.row_of("a").quarantined == "by ada: loud"
+    machine.on_quarantine("a", "bob", "hot", 3.0)
+    assert machine.row_of("a").quarantined == "by bob: hot"
+
+
+def test_a_quarantine_by_hand_keeps_the_evidence_of_one_for_faults() -> None:
+    faulty = WorkerRow(name="a", quarantined="failed 9 of 9", quarantined_at=0.0, pause_s=60.0)
+    machine = Pool("a", loaded=Loaded(1, 1, [], [], [], workers=[faulty])).machine
+    machine.on_quarantine("a", "ada", "", 1.0)
+    assert machine.row_of("a") == WorkerRow(name="a", quarantined="by ada: failed 9 of 9", quarantined_at=1.0)
+
+
 # -- reservations -----------------------------------------------------------------------------------------
 
 

@@ -309,7 +309,7 @@ class Stage:
             case WorkerSet(row):
                 return f"worker {row.name} kept: {kept_of(row) or 'nothing'}"
             case ReservationSet(reservation):
-                return f"reservation {reservation.id} made"
+                return f"reservation {reservation.id} {'made' if reservation.until else 'is over'}"
             case ReservationRemoved(id):
                 return f"reservation {id} is over"
             case SpanConcluded(job, first, last, state, _, reason):

@@ -11,7 +11,8 @@ SOON_S = 600.0
 
 def why_idle(worker: Worker, now: float) -> str:
     if not worker.online:
-        return _why_offline(worker, now)
+        kept = [_why_quarantined(worker, now)] if worker.row.quarantined else []
+        return "; ".join([_why_offline(worker, now), *kept])
     if worker.draining:
         return "draining: it finishes what it runs, takes nothing more, and leaves"
     reasons = []
@@ -23,11 +24,11 @@ def why_idle(worker: Worker, now: float) -> str:
         reasons.append(_why_reserved(worker.reservation, now))
     if worker.state is WorkerState.CLEANING:
         reasons.append("cleaning up after a task")
+    elif worker.capacity.millicpus < worker.info.capacity.millicpus and not worker.capacity.millicpus:
+        reasons.append("its node is busy with other things, and gives nothing to tasks for now")
     if worker.ends_at is not None and worker.ends_at - now < SOON_S:
         left = _span(max(0.0, worker.ends_at - now))
         reasons.append(f"its time is up in {left}: it takes only tasks that end before")
-    if worker.capacity.millicpus < worker.info.capacity.millicpus and not worker.capacity.millicpus:
-        reasons.append("its node is busy with other things, and gives nothing to tasks for now")
     if worker.saving_for is not None:
         reasons.append(f"it is being emptied for a large task of job {worker.saving_for.id}")
     return "; ".join(reasons)

@@ -143,6 +143,7 @@ class Joining(Booking):
                 WAS_CLEANING  # it may well start its machine anew: nothing of it is missing anywhere
             )
         worker.online, worker.since = False, now
+        worker.cached = {}  # it says anew what it has kept
         self._set_deadline(worker, now + self.settings.grace_s)
 
     def on_bye(self, id: str, now: float) -> None:

@@ -37,7 +37,8 @@ class Standing(Waiting):
         super().__init__(settings, loaded, now)
         self.rows = {row.name: row for row in loaded.workers}
         """Of workers of which there is something to keep; connected or not."""
-        self.reservations = {reservation.id: reservation for reservation in loaded.reservations}
+        self.reservations = {one.id: one for one in loaded.reservations if not _is_over(one)}
+        self.next_reservation = 1 + max((one.id for one in loaded.reservations), default=0)
         self._pauses: list[tuple[float, str]] = []
         """When which worker in quarantine may be tried."""
         self._avoided: list[tuple[float, str, int, str]] = []
@@ -88,10 +89,12 @@ class Standing(Waiting):
 
     def on_quarantine(self, id: str, by: str, reason: str, now: float) -> None:
         """Somebody wants it to take no tasks, until it is released. What it runs goes on."""
+        row = self.row_of(id)
         told = f"by {by}" + (f": {reason}" if reason else "")
-        self._set_row(
-            msgspec.structs.replace(self.row_of(id), quarantined=told, quarantined_at=now, pause_s=0.0), now
-        )
+        if not reason and row.quarantined:  # whoever says nothing new leaves what is known of it
+            told = row.quarantined if not row.pause_s else f"by {by}: {row.quarantined}"
+        row = msgspec.structs.replace(row, quarantined=told, quarantined_at=now, pause_s=0.0)
+        self._set_row(row, now)
         self._take_back_unstarted(id)
 
     def on_end_quarantine(self, id: str, now: float) -> None:
@@ -189,18 +192,20 @@ class Standing(Waiting):
     # -- reservations -------------------------------------------------------------------------------------
 
     def on_reserve(self, reservation: Reservation, now: float) -> None:
+        last = self.next_reservation - 1
+        if last and last not in self.reservations and reservation.id > last:
+            self.changes.append(ReservationRemoved(last))  # its number is remembered by a later one
+        self.next_reservation = max(self.next_reservation, reservation.id + 1)
         self.reservations[reservation.id] = reservation
         self.changes.append(ReservationSet(reservation))
         self._reserve_anew(now)
 
     def on_unreserve(self, id: int, now: float) -> None:
+        """The last that was made stays in the store, emptied: no number is ever given to another."""
         del self.reservations[id]
-        self.changes.append(ReservationRemoved(id))
+        last = id == self.next_reservation - 1
+        self.changes.append(ReservationSet(Reservation(id=id, owner="")) if last else ReservationRemoved(id))
         self._reserve_anew(now)
-
-    @property
-    def next_reservation(self) -> int:
-        return max(self.reservations, default=0) + 1
 
     def _reserve_anew(self, now: float) -> None:
         for worker in self.workers.values():
@@ -212,7 +217,7 @@ class Standing(Waiting):
     def _reservation_of(self, worker: Worker, now: float) -> Reservation | None:
         """Of several the earliest."""
         for _, reservation in sorted(self.reservations.items()):
-            if _covers(reservation, worker, now):
+            if covers(reservation, worker, now):
                 return reservation
         return None
 
@@ -245,7 +250,12 @@ def _at_large(row: WorkerRow) -> WorkerRow:
     return msgspec.structs.replace(row, quarantined="", quarantined_at=0.0, pause_s=0.0)
 
 
-def _covers(reservation: Reservation, worker: Worker, now: float) -> bool:
+def _is_over(reservation: Reservation) -> bool:
+    """Kept for its number alone."""
+    return not reservation.until
+
+
+def covers(reservation: Reservation, worker: Worker, now: float) -> bool:
     if not reservation.where:
         return True
     return where(reservation.where).evaluate(worker.attributes(now)) is True

@@ -191,7 +191,7 @@ class Conversation:
                     hearing.check_facts(facts)
                     machine.on_presence(self.worker, state, hearing.capacity(capacity), now, facts)
                 case Cached(kept, gone):
-                    hearing.check_cached(kept)
+                    hearing.check_cached(kept, gone, machine.workers[self.worker].cached)
                     machine.on_cached(self.worker, kept, gone)
                 case Returned(attempts):
                     machine.on_returned(self.worker, attempts)

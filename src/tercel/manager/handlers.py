@@ -272,7 +272,8 @@ async def get_reservations(call: Call) -> web.Response:
 
 
 async def post_reservation(call: Call) -> web.Response:
-    return answer(await standing.reserve(call.manager, call.who, await call.body(NewReservation)), 201)
+    new = await call.body(NewReservation)
+    return answer(await standing.reserve(call.manager, call.tokens, call.who, new), 201)
 
 
 async def delete_reservation(call: Call) -> web.Response:

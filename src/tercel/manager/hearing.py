@@ -11,6 +11,8 @@ answers, by what is wrong:
 Whether an attempt is the worker's to speak of is the machine's to know.
 """
 
+from collections.abc import Collection
+
 import msgspec
 
 from tercel.core.commands import (
@@ -19,10 +21,12 @@ from tercel.core.commands import (
     MAX_SECONDS,
     MAX_VALUE_BYTES,
 )
-from tercel.core.errors import PeerError
+from tercel.core.errors import PeerError, UsageError
 from tercel.core.model import MAX_MEM_BYTES, Needs
+from tercel.core.placement import MAX_TAGS, check_tags
 from tercel.core.presence import Facts, WorkerInfo
 from tercel.core.reports import Output, Report
+from tercel.core.resources import WHOLE
 from tercel.wire.messages import (
     INLINE_OUTPUT_BYTES,
     PROTOCOL,
@@ -35,10 +39,11 @@ from tercel.wire.messages import (
 MAX_WORKER_NAME = 128
 MAX_WORD = 256
 """Characters in what a worker says about itself."""
-MAX_TAGS = 10_000
 MAX_PIECES = 1_000
 MAX_AMOUNT = 10**12
 """Of a resource, in thousandths."""
+MAX_CACHED = 100_000
+"""Keys of data that one worker has kept, in the manager's memory."""
 MAX_SPEED = 1e6
 MAX_NOTE = 1000
 """Characters in what it says about an attempt."""
@@ -103,6 +108,28 @@ def _too_much(info: WorkerInfo) -> str:
         return "a worker's time left is a number of seconds"
     if any(not 0 <= gpu.mem_bytes <= MAX_SIZE for gpu in info.gpus):
         return "a GPU's memory is a number that a machine can have"
+    return _odd_pieces(info) or _odd_tags(info)
+
+
+def _odd_pieces(info: WorkerInfo) -> str:
+    """Of a resource whose pieces have names, there are as many as there are names."""
+    amounts = dict(info.capacity.resources)
+    if len(amounts) != len(info.capacity.resources):
+        return "a worker names each of its resources once"
+    for name, pieces in info.indices.items():
+        if len(set(pieces)) != len(pieces):
+            return f"the pieces of {name[:40]} have names of their own: two are the same"
+        if amounts.get(name, 0) != WHOLE * len(pieces):
+            told = f"{amounts.get(name, 0) / WHOLE:g}"
+            return f"a worker names {len(pieces):,} pieces of {name[:40]} and gives {told}: give as many as there are"
+    return ""
+
+
+def _odd_tags(info: WorkerInfo) -> str:
+    try:
+        check_tags(info.tags, "tags")
+    except UsageError as error:
+        return str(error)
     return ""
 
 
@@ -133,9 +160,14 @@ def check_facts(facts: Facts) -> None:
         raise PeerError("measured what no machine has")
 
 
-def check_cached(kept: list[tuple[str, int]]) -> None:
-    if any(len(key) > MAX_WORD or not 0 <= size <= MAX_SIZE for key, size in kept):
+def check_cached(kept: list[tuple[str, int]], gone: list[str], known: Collection[str]) -> None:
+    """`known`: the keys that it has told of already; the manager remembers them all."""
+    if any(not 0 < len(key) <= MAX_WORD or not 0 <= size <= MAX_SIZE for key, size in kept):
         raise PeerError("has kept data of impossible names or sizes")
+    if len(gone) > MAX_CACHED or any(not 0 < len(key) <= MAX_WORD for key in gone):
+        raise PeerError("has lost data of impossible names, or more than there is")
+    if len(known) + len({key for key, _ in kept if key not in known}) > MAX_CACHED:
+        raise PeerError(f"has kept more than {MAX_CACHED:,} pieces of data")
 
 
 def check_segment(piece: Segment) -> None:

@@ -1,6 +1,7 @@
 """Quarantine, tags and reservations of workers: what admins ask for, checked, and how it stands."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
 from tercel.core import cel
 from tercel.core.attributes import ATTRIBUTES, Of
@@ -9,13 +10,16 @@ from tercel.core.errors import NotFound, UsageError
 from tercel.core.placement import check_tags
 from tercel.core.presence import Reservation
 from tercel.core.rules import check_queue_name
-from tercel.manager.access import Identity
+from tercel.core.standing import covers
+from tercel.manager.access import Identity, Tokens
 from tercel.manager.requests import check_reason, saved
 from tercel.manager.service import Manager
 from tercel.wire.api import NewReservation, ReservationList, ReservationView, TagChange
 
 MAX_RESERVATIONS = 1000
 MAX_WHERE = 4096
+LASTING = frozenset({"worker.tags", "worker.cpus", "worker.mem", "worker.resource"})
+"""What may change of a worker, but is not measured."""
 
 
 # -- workers ----------------------------------------------------------------------------------------------
@@ -65,7 +69,7 @@ def _check_known(manager: Manager, worker: str) -> None:
 # -- reservations -----------------------------------------------------------------------------------------
 
 
-async def reserve(manager: Manager, who: Identity, new: NewReservation) -> ReservationView:
+async def reserve(manager: Manager, tokens: Tokens, who: Identity, new: NewReservation) -> ReservationView:
     _check(new)
     if len(manager.machine.reservations) >= MAX_RESERVATIONS:
         raise UsageError(f"there are {MAX_RESERVATIONS:,} reservations already: end some first", "where")
@@ -82,8 +86,42 @@ async def reserve(manager: Manager, who: Identity, new: NewReservation) -> Reser
         lend=new.lend,
     )
     manager.machine.on_reserve(reservation, now)
+    notes = list(_notes(manager, tokens, reservation))
     await saved(manager)
-    return _view(manager, reservation)
+    return _view(manager, reservation, notes)
+
+
+def _notes(manager: Manager, tokens: Tokens, reservation: Reservation) -> Iterator[str]:
+    """What may not be as it was meant."""
+    machine = manager.machine
+    if reservation.queue and reservation.queue not in machine.queues:
+        yield f"there is no queue {reservation.queue} so far{_near(reservation.queue, machine.queues)}"
+    users = _users(manager, tokens)
+    if reservation.user and reservation.user not in users:
+        yield f"there is no user {reservation.user} so far{_near(reservation.user, users)}"
+    earlier: dict[int, list[str]] = {}
+    for worker in machine.workers.values():
+        other = worker.reservation
+        if not worker.online or other is None or other == reservation:
+            continue
+        if covers(reservation, worker, reservation.since):
+            earlier.setdefault(other.id, []).append(worker.id)
+    for id, workers in sorted(earlier.items()):
+        names = ", ".join(sorted(workers)[:5]) + (", …" if len(workers) > 5 else "")
+        yield f"reservation {id} has {len(workers):,} of its workers until it ends: {names}"
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _users(manager: Manager, tokens: Tokens) -> set[str]:
+    """Of whom there is a token, or was a job."""
+    machine = manager.machine
+    owners = {job.row.owner for job in machine.jobs.values()}
+    shares = {user for queue in machine.queues.values() for user in queue.users}
+    return owners | shares | {token.user for token in tokens.all()}
 
 
 def _check(new: NewReservation) -> None:
@@ -103,8 +141,15 @@ def _check(new: NewReservation) -> None:
 
 def _check_names(names: Iterable[str]) -> None:
     for name in sorted(names):
-        if ATTRIBUTES[name].of not in (Of.FIXED, Of.LIVE):
+        of = ATTRIBUTES[name].of
+        if of not in (Of.FIXED, Of.LIVE):
             raise UsageError(f"where: {name} is not a worker's own, and a reservation is of workers", "where")
+        if of is Of.LIVE and name not in LASTING:
+            raise UsageError(
+                f"where: {name} changes all the time, and a worker is reserved when it joins: ask about what lasts, "
+                "as its tags, site, cpus or mem",
+                "where",
+            )
 
 
 async def unreserve(manager: Manager, id: int) -> None:
@@ -120,7 +165,7 @@ def reservations(manager: Manager) -> ReservationList:
     return ReservationList(reservations=[_view(manager, reservation) for _, reservation in found])
 
 
-def _view(manager: Manager, reservation: Reservation) -> ReservationView:
+def _view(manager: Manager, reservation: Reservation, notes: Iterable[str] = ()) -> ReservationView:
     workers = manager.machine.workers.values()
     return ReservationView(
         id=reservation.id,
@@ -132,4 +177,5 @@ def _view(manager: Manager, reservation: Reservation) -> ReservationView:
         until=reservation.until,
         lend=reservation.lend,
         workers=sorted(w.id for w in workers if w.online and w.reservation == reservation),
+        notes=list(notes),
     )

@@ -97,6 +97,8 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     lend: bool
     workers: list[str]
     """Those that are connected and under it now."""
+    notes: list[str] = []
+    """What whoever makes it should know: that nobody knows its queue, or that workers are under an earlier one."""
 
 
 class ReservationList(msgspec.Struct, frozen=True, kw_only=True):
