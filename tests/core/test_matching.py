@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tercel.core import assign
 from tercel.core.accounts import Settings
 from tercel.core.changes import Leased, Loaded
+from tercel.core.explain import why_ready
 from tercel.core.invariants import violations
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow, JobSpec, Needs
@@ -373,3 +374,13 @@ def test_what_was_cut_off_by_its_workers_end_is_not_given_to_one_with_less_time(
     assert offers(pool) == []
     pool.on_hello("long", "1", WorkerInfo(node="l", capacity=Needs(1000, 0)), [], 12.0)
     assert offers(pool) == [("long", 1, 0)]
+
+
+@pytest.mark.must("d")
+def test_an_expression_that_an_earlier_version_took_keeps_nobody_from_starting() -> None:
+    pool = machine()
+    pool.on_hello("w", "1", WorkerInfo(node="w", capacity=Needs(2000, 0)), [], 0.0)
+    pool.on_accepted(row_of(1, 1, JobSpec(argv=("x",), where="worker.colour == 'red'")))
+    pool.on_accepted(row_of(2, 1, JobSpec(argv=("x",), rank="worker.colour")))
+    assert offers(pool) == [("w", 2, 0)]
+    assert "false: 0 of 1 worker" in why_ready(pool, pool.jobs[1], 0.0)

@@ -10,6 +10,7 @@ import msgspec
 from tercel.core import cel
 from tercel.core.attributes import ATTRIBUTES
 from tercel.core.cel import Expression, Value
+from tercel.core.kinds import where_of
 from tercel.core.ledger import Job
 from tercel.core.model import JobSpec
 from tercel.core.resources import Stock
@@ -110,7 +111,8 @@ def _pythons(workers: list[Worker]) -> str:
 
 
 def _clauses(spec: JobSpec, job: Job, now: float, ever: set[str]) -> Iterator[Demand]:
-    for clause in cel.where(spec.where).clauses:
+    where = where_of(spec.where)
+    for clause in where.clauses if where is not None else ():
         flag = f"--where '{clause.text}'"
         compared = cel.comparison(clause)
         meets = _meets(clause, job, now)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tercel.core import cel
 from tercel.core.attributes import ATTRIBUTES, Of
-from tercel.core.cel import Expression, Value
+from tercel.core.cel import Expression, ExpressionError, Value
 from tercel.core.model import JobRow, Needs
 from tercel.core.resources import Stock
 
@@ -203,12 +203,27 @@ def kind_of(row: JobRow, span_s: float = 0.0) -> Kind:
     if not spec.where and not spec.rank and not spec.requires:
         key: tuple[object, ...] = (needs, span_s)
         return _KINDS.get(key) or _new(key, Kind(needs, span_s=span_s))
-    where = cel.where(spec.where) if spec.where else None
-    rank = cel.rank(spec.rank) if spec.rank else None
+    where, rank = where_of(spec.where), rank_of(spec.rank)
     job = _asked_of_job(row, where, rank)
     requires = frozenset(spec.requires)
     key = (needs, span_s, requires, spec.where, spec.rank, *job.items())
     return _KINDS.get(key) or _new(key, Kind(needs, requires, where, rank, span_s, job))
+
+
+def where_of(text: str) -> Expression | None:
+    """Of a job that was accepted: by an earlier version, perhaps, that took what this one refuses. Then nobody may run it."""
+    try:
+        return cel.where(text) if text else None
+    except ExpressionError:
+        return cel.where("false")
+
+
+def rank_of(text: str) -> Expression | None:
+    """Likewise; then nobody is preferred."""
+    try:
+        return cel.rank(text) if text else None
+    except ExpressionError:
+        return None
 
 
 def _new(key: tuple[object, ...], kind: Kind) -> Kind:

@@ -14,9 +14,9 @@ from collections.abc import Collection
 import msgspec
 
 from tercel.core.accounts import Settings
-from tercel.core.cel import where
 from tercel.core.changes import Loaded, ReservationRemoved, ReservationSet, WorkerSet
 from tercel.core.effects import Recalled
+from tercel.core.kinds import where_of
 from tercel.core.ledger import Job
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.waiting import Waiting
@@ -258,4 +258,5 @@ def _is_over(reservation: Reservation) -> bool:
 def covers(reservation: Reservation, worker: Worker, now: float) -> bool:
     if not reservation.where:
         return True
-    return where(reservation.where).evaluate(worker.attributes(now)) is True
+    where = where_of(reservation.where)
+    return where is None or where.evaluate(worker.attributes(now)) is True

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tercel.core import cel
+from tercel.core.kinds import rank_of
 from tercel.core.ledger import Job
 from tercel.core.model import Call, JobRow
 from tercel.stores.contract import Store
@@ -10,8 +10,8 @@ from tercel.stores.contract import Store
 
 def asked(row: JobRow) -> bool:
     """Whether the job's rank asks what data a worker has, and its tasks take any."""
-    spec = row.spec
-    return bool(spec.rank) and spec.function is not None and cel.rank(spec.rank).pair
+    rank = rank_of(row.spec.rank) if row.spec.function is not None else None
+    return rank is not None and rank.pair
 
 
 def inputs_of(row: JobRow, calls: Sequence[Call]) -> list[tuple[str, ...]] | None:
