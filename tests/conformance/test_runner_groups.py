@@ -312,3 +312,22 @@ def test_only_who_lives_elsewhere_is_outside_of_a_group() -> None:
             sleeper.wait()
         ended.wait()
         cgroups.remove(str(path))
+
+
+def counts_by_version_1() -> bool:
+    return may_use_cgroups() and own_groups(Path("/"))[PIDS][0] == 1
+
+
+@pytest.mark.skipif(
+    not counts_by_version_1(), reason="no control group of version 1 that this user may divide"
+)
+async def test_what_hides_and_kills_its_spawner_is_found_by_its_group(
+    runner: SpawnerPool, recorder: Recorder, lifeline: Lifeline
+) -> None:
+    """Neither its environment nor its session tells whose it is, and nothing of it is limited."""
+    hidden = "env -i setsid /bin/sh -c 'echo x >go; exec sleep 600'"
+    line = f"exec 9>{lifeline.path}; mkfifo go; {hidden} & read x <go; echo x >&9; kill -9 $PPID"
+    runner.launch([shell(line)])
+    await lifeline.held()
+    assert (await recorder.report(1)).end is End.INTERRUPTED
+    await lifeline.dropped()

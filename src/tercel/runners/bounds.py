@@ -33,6 +33,7 @@ class Bounds:
         self._lane = lane
         self._own_processes = own_processes
         self._entered = False
+        self._gathered = False
         self._limits = NO_LIMITS
         self._enforced: frozenset[str] = frozenset()
         self._held: frozenset[str] | None = None
@@ -76,9 +77,13 @@ class Bounds:
             self._entered = True
             self._group.enter()
 
+    def gather(self) -> None:
+        """Should this process be killed, all that it has started can be found. Before it starts anything."""
+        self._gathered = self._group.gather()
+
     def leave(self) -> None:
         """Before this process ends."""
-        if self._entered:
+        if self._entered or self._gathered:
             self._group.leave()
 
     def _enforce(self, limits: Limits) -> list[str]:

@@ -83,6 +83,7 @@ class Spawner:
             poll.register(channel.fd, select.POLLIN)
         self._pipes = Pipes(self._run_poll, config.lane)
         self._launcher = Launcher(config, self._sandbox, self._pipes, Starter(ignored), self._reports)
+        self._launcher.bounds.gather()
 
     def serve(self) -> None:
         """Ends with EOFError when the worker is gone."""
