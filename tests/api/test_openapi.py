@@ -92,7 +92,7 @@ def _pack(_context: schemathesis.SerializationContext, value: Any) -> bytes:
 
 
 SUBMISSION = {
-    *("gpus", "resources", "where", "rank", "isolate", "container", "warn_signal"),
+    *("gpus", "mem_growth", "resources", "where", "rank", "isolate", "container", "warn_signal"),
     *(
         "argv",
         "line",
@@ -119,7 +119,7 @@ BEYOND_A_SCHEMA = {
     "POST /v1/retry": {"select", "reason"},
     "POST /v1/hold": {"select", "reason"},
     "POST /v1/release": {"select", "reason"},
-    "POST /v1/revise": {"select", "reason", "gpus", "resources", "where", "rank"},
+    "POST /v1/revise": {"select", "reason", "gpus", "mem_growth", "resources", "where", "rank"},
     "PUT /v1/queues/{queue}": {"queue", "reason", "weight"},
     "POST /v1/workers/{worker}/quarantine": {"reason"},
     "POST /v1/workers/{worker}/tags": {"add", "remove"},
@@ -217,7 +217,8 @@ def test_the_limits_in_the_document_are_those_of_the_code(
         (limit["minimum"] - step, False),
         (limit["maximum"] + 1, False),
     ):
-        answer = served.run(served.house.ask("POST", "/v1/jobs", json={"argv": ["true"], field: value}))
+        body = {"argv": ["true"], "mem_bytes": 2**20, field: value}  # mem_growth needs some
+        answer = served.run(served.house.ask("POST", "/v1/jobs", json=body))
         assert answer.status == (201 if fits else 400)
         if not fits:
             assert answer.problem.field == field

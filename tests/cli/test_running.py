@@ -20,7 +20,7 @@ from tercel.core.states import TaskState
 from tercel.sdk import asking_events
 from tercel.wire import api
 from tests.cli.conftest import Tercel
-from tests.cli.fake_manager import FakeManager, Request, attempt, events, problem, stream, task
+from tests.cli.fake_manager import FakeManager, Request, attempt, events, job, problem, stream, task
 
 LOGS = "/v1/jobs/37/tasks/0/logs"
 
@@ -122,6 +122,23 @@ def test_labels_tell_whose_line_it_is(tercel: Tercel, manager: FakeManager) -> N
     manager.says("GET", "/v1/events", events(event(spoke=[(0, 0)], finished=1, done=True)))
     assert tercel("run", "--label", "--", "x").out == "37.0: 0\n"
     assert labelled("1.2", b"a\nb") == b"1.2: a\n1.2: b\n"
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_who_had_too_little_memory_is_told_how_to_give_more(
+    tercel: Tercel, manager: FakeManager, tasks: int
+) -> None:
+    ended = attempt(state=TaskState.FAILED, end="exceeded", exceeded="memory")
+    failed = task(0, state=TaskState.FAILED, why="used 3 GB of 2 GB of memory", attempts=[ended])
+    manager.says("POST", "/v1/jobs", submitted(tasks))
+    manager.says("GET", "/v1/jobs/37", job(mem_bytes=2 * 2**30))
+    manager.says("GET", LOGS, stream(b""), stream(b""))
+    manager.says("GET", "/v1/jobs/37/tasks/0", failed)
+    manager.says("GET", "/v1/jobs/37/tasks", api.TaskList(tasks=[failed], more=False))
+    manager.says("GET", "/v1/events", events(event(finished=tasks - 1, failed=1, done=True)))
+    done = tercel("run", "--array", f"0-{tasks - 1}", "--", "x")
+    assert done.code == 1
+    assert "`tercel retry 37 --with-mem 4096M` runs" in done.err
 
 
 def test_failures_are_counted_named_and_end_with_1(tercel: Tercel, manager: FakeManager) -> None:

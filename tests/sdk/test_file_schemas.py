@@ -27,6 +27,7 @@ ROUGHER = {
     ("command", '[""]'),
     *((key, text) for key in ("kill_grace", "backoff") for text in ('"1h30m"', '"01:30:00"', '"2-12:00:00"')),
     ("cleanup_limit", '"0"'),
+    *(("mem_growth", text) for text in ("0.5", "1")),
     *(("output_limit", text) for text in ('"4G"', '"1.5GiB"')),
 }
 """What only the reader refuses."""
@@ -52,6 +53,8 @@ def test_editor_and_reader_take_the_same_values(
         document = {name: value} if name in ("command", "lines") else {"command": "true", name: value}
         if name == "sweep_zip":
             document["sweep"] = {"A": [1]}
+        if name == "mem_growth":
+            document["mem"] = "1G"
         if not reads(document) and validator.is_valid(document):
             assert (name, json.dumps(value)) in ROUGHER, value
         else:

@@ -26,6 +26,7 @@ from tercel.cli.waiting import (
     lost_manager,
     say_failures,
     say_why_nothing_runs,
+    with_more,
 )
 from tercel.cli.words import count, duration, states
 from tercel.core.errors import TercelError
@@ -165,10 +166,13 @@ class Run:
         self._screen.emit({"event": "ended", "id": job, "counts": counts, "exit_code": self.code})
         if self._order.tasks > 1 or counts.cancelled:
             self._screen.note(f"job {job}: {states(counts)} in {duration(lasted_s)}")
+        before = "with `tercel up` running, " if self._served.embedded is not None else ""
         if counts.failed and self._live:
-            self._screen.warn(failure(await self._client.task(job, self._order.ranges[0][0])))
+            task = await self._client.task(job, self._order.ranges[0][0])
+            self._screen.warn(failure(task))
+            if more := await with_more(self._client, task):
+                self._screen.note(f"{before}`tercel retry {job}{more}` runs it again")
         elif counts.failed:
-            before = "with `tercel up` running, " if self._served.embedded is not None else ""
             await say_failures(self._client, self._screen, job, counts.failed, before=before)
 
 

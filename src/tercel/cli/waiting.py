@@ -93,8 +93,17 @@ async def say_failures(
         first = page.tasks[0].id
         screen.note(
             (f"and {rest:,} more; " if rest > 0 else "")
-            + f"{before}`tercel logs {first} --stderr` shows more, `tercel retry {job}` runs them again"
+            + f"{before}`tercel logs {first} --stderr` shows more, "
+            + f"`tercel retry {job}{await with_more(client, page.tasks[0])}` runs them again"
         )
+
+
+async def with_more(client: AsyncClient, task: TaskView) -> str:
+    """What a retry needs to say: twice the memory that was too little."""
+    if not task.attempts or task.attempts[-1].exceeded != "memory":
+        return ""
+    had_bytes = (await client.job(task.job)).mem_bytes
+    return f" --with-mem {-(-2 * had_bytes // 2**20)}M" if had_bytes else ""
 
 
 def failure(task: TaskView) -> str:

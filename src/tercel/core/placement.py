@@ -45,7 +45,7 @@ def check_placement(spec: JobSpec) -> None:
     check_tags(spec.requires, "requires")
     _between("pids", spec.pids, 0, MAX_PIDS)
     _between("disk_bytes", spec.disk_bytes, 0, MAX_MEM_BYTES)
-    _between("mem_growth", spec.mem_growth, 0, MAX_GROWTH)
+    _check_growth(spec)
     for field, check in (("where", cel.where), ("rank", cel.rank)):
         if text := getattr(spec, field):
             check(text)  # which is remembered: the machine will ask for the same
@@ -67,6 +67,17 @@ def _check_amounts(spec: JobSpec) -> None:
     for name, amount in spec.resources.items():
         check_resource_name(name)
         _check_amount("resources", amount, f"resources: {name}")
+
+
+def _check_growth(spec: JobSpec) -> None:
+    _between("mem_growth", spec.mem_growth, 0, MAX_GROWTH)
+    if 0 < spec.mem_growth <= 1:
+        raise UsageError(
+            f"mem_growth is {spec.mem_growth:g}; it must be above 1, as 1.5: so many times as much memory is given",
+            "mem_growth",
+        )
+    if spec.mem_growth and not spec.mem_bytes:
+        raise UsageError("mem_growth needs mem: say how much memory a task is given at first", "mem_growth")
 
 
 def check_resource_name(name: str, field: str = "resources") -> None:

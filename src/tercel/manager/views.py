@@ -332,6 +332,7 @@ def _attempt_view(outcome: Outcome) -> AttemptView:
         blame=blame_of(outcome) or "",
         out_cut=out is not None and out.kept_bytes < out.total_bytes,
         err_cut=err is not None and err.kept_bytes < err.total_bytes,
+        exceeded=report.exceeded,
     )
 
 

@@ -27,6 +27,7 @@ from tercel.sdk.futures import TaskFuture
 from tercel.sdk.options import CallOptions, Gathering
 from tercel.sdk.pickling import pickle_call
 from tercel.sdk.sending import Sender
+from tercel.sdk.stalling import say_why_nothing_runs
 from tercel.sdk.telling import Teller
 
 FIRST_MAPPED = 500
@@ -61,6 +62,8 @@ class Calling:
         self._teller = Teller()
         self._follower = Follower(client, self._teller)
         self._fault: BaseException | None = None
+        self._minded = False
+        """Somebody looks whether anything runs, or has said why not."""
 
     # -- from any thread ----------------------------------------------------------------------------------
 
@@ -285,11 +288,22 @@ class Calling:
                     future.place(submitted.id, task)
                     self._batch_of.pop(future, None)
             self._follower.follow(submitted.id, futures)
+            self._mind()
         except Exception as error:
             self._teller.submit(self._fail, batch.futures, error)
         finally:
             batch.blobs.clear()
             batch.sent.set_result(None)
+
+    def _mind(self) -> None:
+        if not self._minded:
+            self._minded = True
+            task = self._loop.create_task(self._say_why_nothing_runs())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _say_why_nothing_runs(self) -> None:
+        self._minded = await say_why_nothing_runs(self._client, self._follower.jobs)
 
     def _take(self, batch: Batch) -> tuple[list[Call], list[TaskFuture[Any]]]:
         """What is left of a batch when it is sent: calls that nobody cancelled and that have what they need."""

@@ -47,6 +47,10 @@ class Follower:
     def unfinished(self) -> list[TaskFuture[Any]]:
         return [future for futures in self._jobs.values() for future in futures.values()]
 
+    def jobs(self) -> list[int]:
+        """Those with futures that were not told, oldest first."""
+        return [job for job, futures in self._jobs.items() if futures]
+
     def stop(self) -> list[asyncio.Task[None]]:
         return list(self._streams)
 

@@ -1,6 +1,7 @@
 """What can be said about how a function's calls are run."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -67,9 +68,12 @@ def with_resources(options: CallOptions, resources: Mapping[str, Any] | None) ->
         elif "." in name:
             others[name] = value
         else:
+            near = get_close_matches(name, ["cpus", "mem", "time", *NAMES], n=1)
+            hint = f"did you mean {near[0]!r}? There" if near else "there"
             raise UsageError(
-                f"{name!r} is not a resource; there are cpus, mem (4G, or bytes), time, {', '.join(sorted(NAMES))}; "
-                "name your workers' own with a dot, as in licence.matlab",
+                f"{name!r} is not a resource; {hint} are cpus, mem (4G, or bytes), time, {', '.join(sorted(NAMES))}; "
+                "name your workers' own with a dot, as in licence.matlab, or write "
+                f'{{"resources": {{{name[:40]!r}: 1}}}}',
                 "resources",
             )
     if others:

@@ -181,6 +181,8 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     out_cut: bool
     """Only the tail of stdout was kept."""
     err_cut: bool
+    exceeded: str = ""
+    """What it used more of than it asked for, and was ended for: `memory`, `pids` or `disk`."""
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -133,7 +133,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "time",
         TIME,
-        "Limit per attempt: 90s, 1h30m, 2-12:00:00.",
+        "Limit per attempt: 90s, 1h30m, 2-12:00:00; a bare number is minutes.",
         "time_limit_s",
         time_of("time"),
         flags=("-t", "--time"),

@@ -104,7 +104,7 @@ PLACING = (
     Key(
         "mem_growth",
         Number(0, MAX_GROWTH),
-        "Run tasks that used more than --mem again with so many times as much (1.5), instead of failing.",
+        "Run tasks that used more than --mem again with so many times as much (1.5; above 1), instead of failing.",
         "mem_growth",
         flags=("--mem-growth",),
         metavar="FACTOR",
@@ -122,7 +122,7 @@ PLACING = (
     Key(
         "disk",
         SIZE,
-        "Limit of what a task writes into its sandbox: 1G.",
+        "Limit of what a task writes into its sandbox, and of each file that it writes anywhere: 1G.",
         "disk_bytes",
         size_of("disk"),
         flags=("--disk",),
