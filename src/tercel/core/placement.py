@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from tercel.core import cel
 from tercel.core.errors import UsageError
 from tercel.core.model import MAX_MEM_BYTES, JobSpec, Keep
+from tercel.core.sizes import size
 
 MAX_AMOUNT = 1e9
 LEAST_AMOUNT = 0.001
@@ -39,6 +40,9 @@ _TAKEN = {
 _WARNING = re.compile(r"(?:SIG)?([A-Z][A-Z0-9]{1,9})@(\d{1,9}(?:\.\d{1,3})?)", re.ASCII)
 
 
+LEAST_CALL_BYTES = 64 * 2**20
+
+
 def check_placement(spec: JobSpec) -> None:
     """Also of a job that is to be revised. Raises UsageError."""
     _check_amounts(spec)
@@ -46,6 +50,11 @@ def check_placement(spec: JobSpec) -> None:
     _between("pids", spec.pids, 0, MAX_PIDS)
     _between("disk_bytes", spec.disk_bytes, 0, MAX_MEM_BYTES)
     _check_growth(spec)
+    if spec.function is not None and 0 < spec.mem_bytes < LEAST_CALL_BYTES:
+        least = size(LEAST_CALL_BYTES)
+        raise UsageError(
+            f"a function needs at least {least} of memory: its interpreter alone takes half", "mem_bytes"
+        )
     for field, check in (("where", cel.where), ("rank", cel.rank)):
         if text := getattr(spec, field):
             check(text)  # which is remembered: the machine will ask for the same

@@ -77,15 +77,6 @@ def unstartable(launch: Launch, why: str) -> Report:
     return Report(*ids, End.EXITED, 126, time.time(), 0.0, 0.0, 0, f"no interpreter can be started: {why}")
 
 
-def starved(launch: Launch) -> Report:
-    """Its interpreter alone takes more memory than the call asked for."""
-    excess = out_of_memory(launch.program.limits.mem_bytes)
-    note = f"{excess.note}: an interpreter needs some 30 MB, and what the function imports"
-    ids = (launch.job, launch.task, launch.attempt)
-    times = (time.time(), 0.0, 0.0)
-    return Report(*ids, End.EXCEEDED, 9, *times, excess.mem_bytes, note, exceeded=excess.what)
-
-
 def unbegun(launch: Launch, end: End, note: str, started_at: float) -> Report:
     return Report(launch.job, launch.task, launch.attempt, end, 0, started_at, 0.0, 0.0, 0, note)
 

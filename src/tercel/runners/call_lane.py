@@ -27,7 +27,6 @@ from tercel.runners.call_ends import (
     can_be_made,
     died,
     refused,
-    starved,
     unable,
     unbegun,
     unstartable,
@@ -203,9 +202,7 @@ class CallLane:
     def _despair(self, left: Left) -> None:
         """It ended before it made a call."""
         why = ": ".join(filter(None, ["its interpreter was lost", left.last_words]))
-        if left.out_of_memory and self._waiting and self._waiting[0].program.limits.mem_bytes:
-            self._fail(self._kind, starved)
-        elif self._waiting and self._futility.is_certain(self._waiting[0].job, left):
+        if self._waiting and self._futility.is_certain(self._waiting[0].job, left):
             self._fail(self._kind, partial(unable, note=f"{self._node}: {why} (again and again)"))
         else:
             self._give_up(why)
