@@ -316,9 +316,9 @@ def a_lost_workers_tasks_are_not_put_in_line(patch: Patch) -> None:
     lose = Machine._lose
 
     def blind(self: Machine, worker: Worker, now: float) -> None:
-        self._settle = lambda _: None  # type: ignore[method-assign]
+        self.settle = lambda _: None  # type: ignore[method-assign]
         lose(self, worker, now)
-        del self._settle
+        del self.settle
 
     patch.setattr(Machine, "_lose", blind)
 
