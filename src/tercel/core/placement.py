@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 
-from tercel.core import cel
 from tercel.core.errors import UsageError
 from tercel.core.model import MAX_MEM_BYTES, JobSpec, Keep
 from tercel.core.sizes import size
@@ -55,13 +54,21 @@ def check_placement(spec: JobSpec) -> None:
         raise UsageError(
             f"a function needs at least {least} of memory: its interpreter alone takes half", "mem_bytes"
         )
-    for field, check in (("where", cel.where), ("rank", cel.rank)):
-        if text := getattr(spec, field):
-            check(text)  # which is remembered: the machine will ask for the same
+    if spec.where or spec.rank:
+        _check_expressions(spec)
     _check_surroundings(spec)
     _check_cleanup(spec)
     if spec.warn_signal:
         parse_warning(spec.warn_signal)
+
+
+def _check_expressions(spec: JobSpec) -> None:
+    from tercel.core import cel  # noqa: PLC0415  (every command line imports this module; few have expressions)
+
+    if spec.where:
+        cel.where(spec.where)  # which is remembered: the machine will ask for the same
+    if spec.rank:
+        cel.rank(spec.rank)
 
 
 def _check_amounts(spec: JobSpec) -> None:
