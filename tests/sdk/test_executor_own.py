@@ -423,6 +423,18 @@ BODIES = {
     "in a map": "with Executor(workers=2) as ex: list(ex.map(forever, range(100)))",
     "leaving the block": "with Executor(workers=2) as ex: ex.submit(forever)",
     "in shutdown": "ex = Executor(workers=2); ex.submit(forever); ex.shutdown()",
+    "before the answer to its cancelling": """
+import asyncio
+from tercel.sdk.calling import Calling
+cancel = Calling.cancel
+
+async def slowly(self, futures, **how):
+    count = await cancel(self, futures, **how)
+    await asyncio.sleep(1)
+    return count
+
+Calling.cancel = slowly
+ex = Executor(workers=2); ex.submit(forever); ex.shutdown()""",
     "without a block": "ex = Executor(workers=2); ex.submit(forever).result()",
     "at the end": "ex = Executor(workers=2); ex.submit(forever)",
     "with others that wait": """with Executor(workers=2) as ex:

@@ -73,6 +73,9 @@ class Executor(concurrent.futures.Executor):
         self._calling: Calling | None = None
         self._futures: WeakSet[TaskFuture[Any]] = WeakSet()
         self._closed = False
+        self._left = False
+        self._leaving = threading.Lock()
+        """What is cancelled ends at once, and with the last one the client is closed: not before its answer is here."""
         self._exiting = False
         """The program is at its end, where Python may start no more threads."""
         self._ended = threading.Event()
@@ -184,8 +187,10 @@ class Executor(concurrent.futures.Executor):
             calling.bring_home()
         except TercelError:
             pass  # who asks for such a value is told then
-        client.wait_for(calling.aclose())
-        client.close()
+        with self._leaving:
+            client.wait_for(calling.aclose())
+            client.close()
+            self._left = True
 
     def _pending(self) -> list[TaskFuture[Any]]:
         with self._lock:
@@ -216,8 +221,9 @@ class Executor(concurrent.futures.Executor):
 
     def _stop(self) -> None:
         try:
-            if self._calling is not None:
-                _cancel(self._calling, self._pending())
+            with self._leaving:
+                if self._calling is not None and not self._left:
+                    _cancel(self._calling, self._pending())
         finally:
             self.shutdown(wait=False)
         self._ended.wait(STOP_S)
