@@ -41,9 +41,14 @@ class Sender:
         if under_way is None:
             under_way = asyncio.create_task(self._insist(lambda: self._client.upload(key, data)))
             self._uploading[key] = under_way
-            under_way.add_done_callback(lambda _: self._uploading.pop(key))
+            under_way.add_done_callback(lambda done: self._note(key, done))
         await asyncio.shield(under_way)
-        self._uploaded[key] = None
+
+    def _note(self, key: str, done: asyncio.Task[Stored]) -> None:
+        """In one step: between two, another batch could find it neither under way nor there."""
+        del self._uploading[key]
+        if not done.cancelled() and done.exception() is None:
+            self._uploaded[key] = None
 
     async def _insist(self, ask: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Through a restart of the manager, say; not if there never was one."""
