@@ -1,6 +1,9 @@
 """The rules. Pure: no I/O, no clock, no chance. Time comes in as `now` (seconds since the epoch).
 
 model       what a job, a queue, a lease are
+conditions  what blocked tasks wait for
+policies    when that is tested, and when it is given up
+blocking    which ends of tasks mean that something outside is broken
 reports     how attempts ended, by whose fault, what they left
 presence    what a worker says of itself, and what is kept of workers
 attributes  what expressions can ask about

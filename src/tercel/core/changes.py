@@ -6,6 +6,7 @@ must give the same state as once: after a failed commit the same batch is handed
 
 import msgspec
 
+from tercel.core.conditions import ConditionRow
 from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, JobSpec, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
@@ -134,6 +135,40 @@ class ReservationRemoved(msgspec.Struct, frozen=True):
     id: int
 
 
+class ConditionSet(msgspec.Struct, frozen=True):
+    """In the place of the one with this id, if there is one. One that is closed is kept, for people."""
+
+    condition: ConditionRow
+
+
+class TasksBlocked(msgspec.Struct, frozen=True):
+    """They wait for a condition. Committed with it, and with the end of the attempts that met it."""
+
+    job: int
+    ranges: tuple[Range, ...]
+    condition: int
+    at: float
+
+
+class TasksUnblocked(msgspec.Struct, frozen=True):
+    """They wait for no condition any more."""
+
+    job: int
+    ranges: tuple[Range, ...]
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """Something befell tasks of a job that no attempt's record tells: for their history."""
+
+    job: int
+    ranges: tuple[Range, ...]
+    at: float
+    what: str
+    """One word: `blocked`, `released`, `held` …"""
+    note: str = ""
+    """Who, and why."""
+
+
 class OutputKept(msgspec.Struct, frozen=True):
     """A compressed piece (zlib) of an attempt's output. Committed before the report that refers to it."""
 
@@ -179,6 +214,10 @@ Change = (
     | WorkerSet
     | ReservationSet
     | ReservationRemoved
+    | ConditionSet
+    | TasksBlocked
+    | TasksUnblocked
+    | Noted
     | OutputKept
     | ValueKept
     | TokenAdded
@@ -198,6 +237,8 @@ class LiveJob(msgspec.Struct, frozen=True):
     skipped: list[Range] = []
     """Those of the cancelled that were skipped."""
     edges: list[Edge] = []
+    blocked: list[tuple[int, list[Range]]] = []
+    """By condition, which tasks wait for it."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -214,3 +255,6 @@ class Loaded(msgspec.Struct, frozen=True):
     queues: list[QueueRow] = []
     workers: list[WorkerRow] = []
     reservations: list[Reservation] = []
+    conditions: list[ConditionRow] = []
+    """Those that are not closed."""
+    next_condition: int = 1

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tercel.core.conditions import ConditionRow
 from tercel.core.model import Lease
 
 
@@ -56,6 +57,15 @@ class Revised(msgspec.Struct, frozen=True):
     job: int
 
 
+class Probe(msgspec.Struct, frozen=True):
+    """Ask a condition's tester; the answer is `on_tested` with this number."""
+
+    number: int
+    condition: ConditionRow
+    worker: str
+    """Who asks; empty: the manager itself."""
+
+
 class Progressed(msgspec.Struct, frozen=True):
     """Tasks of a job changed state; those that ended are named, and those of them that left output."""
 
@@ -73,4 +83,6 @@ class JobDone(msgspec.Struct, frozen=True):
     cancelled: int
 
 
-Effect = Welcomed | Offered | Acknowledged | Recalled | Ended | Drained | Revised | Progressed | JobDone
+Effect = (
+    Welcomed | Offered | Acknowledged | Recalled | Ended | Drained | Revised | Probe | Progressed | JobDone
+)

@@ -92,6 +92,19 @@ class RetryRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     backoff_s: float = 0.0
 
 
+class BlockRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which end of a task means that something outside is broken, and how to see that it is mended: see `blocking`."""
+
+    on: str
+    """`exit:75`, `stderr:/Disk quota exceeded/`, `start` …"""
+    tester: str
+    """`tcp:licence.lab:27000`, `command:./quota-ok.sh` …"""
+    at: str = ""
+    """Where it is tested: `manager`, `site` or `worker`. Empty: where such a tester makes sense."""
+    policy: str = ""
+    """`every 2m for 12h`; empty: ever more seldom, for two days."""
+
+
 class Function(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A Python function, as a client pickled it. Each task of its job is one Call of it."""
 
@@ -177,6 +190,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Pause before the first retry; twice as long before each further one, up to MAX_BACKOFF_S."""
     retry_rules: tuple[RetryRule, ...] = ()
     """For some exit codes other retries; the first rule that names the code counts."""
+    block_on: tuple[BlockRule, ...] = ()
+    """Ends that are not the task's fault: it waits until that is mended. The first rule that applies counts."""
     max_fails: str = ""
     """If more tasks fail than this (`10`, or `5%` of all), the rest of the job is cancelled. Empty: never."""
     queue: str = ""
@@ -262,6 +277,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     cleanup: str = ""
     cleanup_limit_s: float = 600.0
     warn_signal: str = ""
+    patterns: tuple[tuple[int, str, str], ...] = ()
+    """What to look for in outputs of failed attempts: (number of the rule, `out` or `err`, pattern)."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,6 +54,10 @@ class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a function returned (exit code 0) or raised, pickled."""
     exceeded: str = ""
     """`memory`, `pids` or `disk`."""
+    matched: tuple[int, ...] = ()
+    """Which of its job's rules for blocking have a pattern that was found in its output."""
+    errno: str = ""
+    """`ENOSPC`: why its worker could not even run it, where the system said so."""
 
 
 class Blame(StrEnum):

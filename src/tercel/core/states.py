@@ -15,6 +15,8 @@ class TaskState(StrEnum):
     """For tasks that it needs, or for the end of a pause between two tries."""
     PAUSED = "paused"
     """Somebody holds it: it stays where it is until it is released."""
+    BLOCKED = "blocked"
+    """Something outside is broken: it waits, with others, for a condition that one probe watches."""
     READY = "ready"
     """Nothing but a worker with room is missing."""
     OFFERED = "offered"
@@ -40,6 +42,12 @@ class TaskEvent(StrEnum):
     """Its owner or an admin asked."""
     RELEASE = "release"
     """Its owner or an admin asked."""
+    BLOCK = "block"
+    """A report: it could not go on for something outside; or that is to be looked at before it starts."""
+    UNBLOCK = "unblock"
+    """The condition has cleared, and it is its turn; or somebody asked."""
+    GIVE_UP = "give up"
+    """The condition did not clear in time; or somebody asked."""
     OFFER = "offer"
     """The manager gives it to a worker with room."""
     START = "start"
@@ -73,6 +81,11 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (S.READY, E.HOLD): S.PAUSED,
     (S.PAUSED, E.RELEASE): S.READY,
     (S.PAUSED, E.CANCEL): S.CANCELLED,
+    (S.READY, E.BLOCK): S.BLOCKED,
+    (S.BLOCKED, E.UNBLOCK): S.READY,
+    (S.BLOCKED, E.GIVE_UP): S.FAILED,
+    (S.BLOCKED, E.CANCEL): S.CANCELLED,
+    (S.BLOCKED, E.HOLD): S.PAUSED,
     (S.READY, E.OFFER): S.OFFERED,
     (S.READY, E.CANCEL): S.CANCELLED,
     (S.READY, E.RECLAIM): S.OFFERED,
@@ -90,16 +103,23 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (S.PAUSED, E.FINISH): S.FINISHED,
     (S.PAUSED, E.FAIL): S.FAILED,
     (S.PAUSED, E.TRY_AGAIN): S.PAUSED,
+    # The same of one whose later attempt met what blocks it.
+    (S.BLOCKED, E.RECLAIM): S.OFFERED,
+    (S.BLOCKED, E.FINISH): S.FINISHED,
+    (S.BLOCKED, E.FAIL): S.FAILED,
+    (S.BLOCKED, E.TRY_AGAIN): S.BLOCKED,
     (S.OFFERED, E.START): S.RUNNING,
     (S.OFFERED, E.FINISH): S.FINISHED,
     (S.OFFERED, E.FAIL): S.FAILED,
     (S.OFFERED, E.TRY_AGAIN): S.READY,
+    (S.OFFERED, E.BLOCK): S.BLOCKED,
     (S.OFFERED, E.TAKE_BACK): S.READY,
     (S.OFFERED, E.LOSE): S.READY,
     (S.OFFERED, E.CANCEL): S.CANCELLED,
     (S.RUNNING, E.FINISH): S.FINISHED,
     (S.RUNNING, E.FAIL): S.FAILED,
     (S.RUNNING, E.TRY_AGAIN): S.READY,
+    (S.RUNNING, E.BLOCK): S.BLOCKED,
     (S.RUNNING, E.LOSE): S.READY,
     (S.RUNNING, E.CANCEL): S.CANCELLED,
     (S.FINISHED, E.RETRY): S.READY,

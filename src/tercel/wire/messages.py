@@ -11,6 +11,8 @@
       Started(attempts)              ->                                          only for tasks that last
       Segment(output) .. Reports     ->
                                      <-   Ack(attempts)                          after the commit
+                                     <-   Probe(tester)                          of what tasks are blocked on
+      Probed(verdict)                ->
                                      <-   TakeBack(attempts)                     for an idle worker elsewhere
       Returned(attempts)             ->                                          those not started
                                      <-   Cancel(attempts) · Tail · Drain · Forget · Ping
@@ -22,12 +24,13 @@ Unknown message types are a PeerError; fields are only ever added, at the end, w
 
 import msgspec
 
+from tercel.core.conditions import Verdict
 from tercel.core.model import Call, Needs, Program
 from tercel.core.presence import Facts, WorkerInfo, WorkerState
 from tercel.core.presence import Held as Held
 from tercel.core.reports import Report
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Changed only when an older peer could not understand; peers of another number are refused."""
 
 MAX_FRAME_BYTES = 16 * 2**20
@@ -103,6 +106,11 @@ class Fetch(_Message, frozen=True):
     number: int
 
 
+class Probed(_Message, frozen=True):
+    number: int
+    verdict: Verdict
+
+
 class Bye(_Message, frozen=True):
     """The worker leaves and holds nothing it could still report; the reason is for people."""
 
@@ -153,6 +161,16 @@ class Ack(_Message, frozen=True):
     attempts: list[int]
 
 
+class Probe(_Message, frozen=True):
+    """Ask a tester, on this node, and answer with Probed."""
+
+    number: int
+    tester: str
+    limit_s: float
+    cwd: str = ""
+    env: dict[str, str] = {}
+
+
 class Cancel(_Message, frozen=True):
     attempts: list[int]
 
@@ -188,9 +206,11 @@ class Ping(_Message, frozen=True):
     pass
 
 
-FromWorker = Hello | Presence | Cached | Started | Reports | Returned | Segment | TailData | Fetch | Bye
+FromWorker = (
+    Hello | Presence | Cached | Started | Reports | Returned | Segment | TailData | Fetch | Probed | Bye
+)
 FromManager = (
-    Welcome | Refused | Brief | Offer | TakeBack | Ack | Cancel | Tail | Forget | Drain | Piece | Ping
+    Welcome | Refused | Brief | Offer | TakeBack | Ack | Cancel | Tail | Forget | Drain | Piece | Probe | Ping
 )
 
 

@@ -1,0 +1,202 @@
+"""When a task's end means that something outside is broken: rules that people write, and one table for what they do not.
+
+    exit:75 -> tcp:licence.lab:27000
+    exit:70-79,1 -> https://store.lab/health; every 1m for 1d
+    stderr:/Disk quota exceeded/ -> command:./quota-ok.sh; every 2m for 12h
+    signal:USR2 -> file:/data/ready @manager
+    timeout -> dns:store.lab
+    start -> time:22:00-06:00          before it is run at all
+
+What is not named here is the task's own failure: `hint` says how to name it.
+"""
+
+import re
+import signal
+from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
+
+from tercel.core.conditions import Fault, Place
+from tercel.core.errors import UsageError
+from tercel.core.model import BlockRule, JobSpec, Program
+from tercel.core.policies import parse_policy
+from tercel.core.reports import End, Report
+
+RULES_MOST = 50
+PATTERN_MOST = 1000
+TESTER_MOST = 4000
+DEFAULT_POLICY = "every 10s x2, 20s x10, 1m x10, 2m x100, then 5m for 2d"
+"""Tapis' own."""
+
+_RULE = re.compile(
+    r"\s*(?P<on>(?:stdout|stderr|output):/.+/|(?:(?!->).)+?)\s*->\s*(?P<tester>.+?)\s*"
+    r"(?:;\s*(?P<policy>(?:every|backoff)\b[^;]*))?",
+    re.DOTALL | re.IGNORECASE,
+)
+"""A command may have semicolons of its own: what follows the last is a policy only if it begins like one."""
+_PLACED = re.compile(r"(?P<tester>.+?)\s+@(?P<place>[a-z]+)", re.DOTALL)
+_OUTPUT = re.compile(r"(?P<stream>stdout|stderr|output):/(?P<pattern>.+)/", re.DOTALL)
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """What a rule's left side says."""
+
+    codes: tuple[tuple[int, int], ...] = ()
+    signal: int = 0
+    timeout: bool = False
+    start: bool = False
+    streams: tuple[str, ...] = ()
+    pattern: str = ""
+
+
+def parse_rule(text: str) -> BlockRule:
+    """As people write it in one line; what it says is checked by `check_rule`."""
+    match = _RULE.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"{text[:200]!r} is not a rule; write WHEN -> TESTER, as in 'exit:75 -> tcp:licence.lab:27000' "
+            "or 'stderr:/quota exceeded/ -> command:./quota-ok.sh; every 2m for 12h'",
+            "block_on",
+        )
+    tester, place = match["tester"], ""
+    if (placed := _PLACED.fullmatch(tester)) is not None:
+        tester, place = placed["tester"], placed["place"]
+    return BlockRule(on=match["on"], tester=tester, at=place, policy=(match["policy"] or "").strip())
+
+
+def check_rules(rules: Iterable[BlockRule]) -> None:
+    """All but the tester, which its own kind must judge."""
+    rules = tuple(rules)
+    if len(rules) > RULES_MOST:
+        raise UsageError(f"at most {RULES_MOST} rules for blocking", "block_on")
+    for number, rule in enumerate(rules):
+        try:
+            trigger_of(rule.on)
+            if rule.policy:
+                parse_policy(rule.policy)
+            if rule.at and rule.at not in (Place.MANAGER, Place.SITE, Place.WORKER):
+                raise UsageError(f"@{rule.at[:40]}: a tester runs @manager, @site or @worker")
+            if not 1 <= len(rule.tester) <= TESTER_MOST:
+                raise UsageError(f"a tester has 1 to {TESTER_MOST:,} characters")
+        except UsageError as error:
+            raise UsageError(f"block_on[{number}]: {error}", "block_on") from None
+
+
+@lru_cache(maxsize=1000)
+def trigger_of(on: str) -> Trigger:
+    kind, _, rest = on.strip().partition(":")
+    if (match := _OUTPUT.fullmatch(on.strip())) is not None:
+        streams = ("out", "err") if match["stream"] == "output" else (match["stream"].removeprefix("std"),)
+        _check_pattern(match["pattern"])
+        return Trigger(streams=streams, pattern=match["pattern"])
+    match kind, rest.strip():
+        case "exit", codes if codes:
+            return Trigger(codes=tuple(_codes(codes)))
+        case "signal", name if name:
+            return Trigger(signal=_signal(name))
+        case "timeout", "":
+            return Trigger(timeout=True)
+        case "start", "":
+            return Trigger(start=True)
+    raise UsageError(
+        f"{on[:100]!r} is nothing that a rule can begin with: exit:75, exit:70-79,1, signal:USR1, timeout, start, "
+        "stderr:/pattern/, stdout:/pattern/ or output:/pattern/"
+    )
+
+
+def _codes(text: str) -> Iterable[tuple[int, int]]:
+    for piece in text.split(","):
+        first, dash, last = piece.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(piece) > 20:
+            raise UsageError(f"exit:{text[:60]}: {piece[:20]!r} is not an exit code or a range of them")
+        low, high = int(first), int(last) if dash else int(first)
+        if not 1 <= low <= high <= 255:
+            raise UsageError(f"exit:{text[:60]}: exit codes of failures are 1 to 255")
+        yield low, high
+
+
+def _signal(name: str) -> int:
+    name = name.upper()
+    try:
+        number = int(name) if name.isdecimal() else signal.Signals["SIG" + name.removeprefix("SIG")].value
+    except (KeyError, ValueError):
+        raise UsageError(f"signal:{name[:20]}: there is no such signal") from None
+    if not 1 <= number <= 64:
+        raise UsageError(f"signal:{name[:20]}: signals are 1 to 64")
+    return number
+
+
+def _check_pattern(pattern: str) -> None:
+    import re2  # noqa: PLC0415  # 10 ms that only those with patterns pay
+
+    if len(pattern) > PATTERN_MOST:
+        raise UsageError(f"a pattern has at most {PATTERN_MOST:,} characters")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        said = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+        raise UsageError(f"/{pattern[:100]}/ is not a pattern: {said}") from None
+
+
+def patterns_of(spec: JobSpec) -> tuple[tuple[int, str, str], ...]:
+    """What a worker looks for in outputs: (number of the rule, stream, pattern)."""
+    found = []
+    for number, rule in enumerate(spec.block_on):
+        trigger = trigger_of(rule.on)
+        found += [(number, stream, trigger.pattern) for stream in trigger.streams]
+    return tuple(found)
+
+
+def program_of(spec: JobSpec) -> Program:
+    """What a worker must know to run its tasks, and to see whether something outside is broken."""
+    program = spec.program
+    return msgspec.structs.replace(program, patterns=patterns_of(spec)) if spec.block_on else program
+
+
+def rule_for(spec: JobSpec, report: Report) -> BlockRule | None:
+    """The first that says of such an end that something outside is broken. Success is success, whatever was printed."""
+    if report.end is End.EXITED and report.code == 0:
+        return None
+    for number, rule in enumerate(spec.block_on):
+        trigger = trigger_of(rule.on)
+        if number in report.matched:
+            return rule
+        if report.end is End.EXITED and any(low <= report.code <= high for low, high in trigger.codes):
+            return rule
+        if report.end is End.SIGNALLED and trigger.signal and report.code == trigger.signal:
+            return rule
+        if report.end is End.TIMED_OUT and trigger.timeout:
+            return rule
+    return None
+
+
+def start_rules(spec: JobSpec) -> list[BlockRule]:
+    return [rule for rule in spec.block_on if trigger_of(rule.on).start]
+
+
+def fault_of(spec: JobSpec, rule: BlockRule, worker: str, site: str, context: tuple[str, ...] = ()) -> Fault:
+    """Of a rule that applies, where it does."""
+    place = Place(rule.at)
+    where = {Place.SITE: site, Place.WORKER: worker}.get(place, "")
+    is_command = rule.tester.startswith("command:")
+    return Fault(
+        tester=rule.tester,
+        place=place,
+        where=where,
+        cwd=spec.cwd if is_command else "",
+        env=spec.env if is_command else {},
+        policy=rule.policy or DEFAULT_POLICY,
+        context=context,
+    )
+
+
+def hint(report: Report) -> str:
+    """How to declare such an end recoverable."""
+    if report.end is End.EXITED and report.code:
+        return f"if this is not its fault: --block-on 'exit:{report.code} -> TESTER'"
+    if report.end is End.SIGNALLED:
+        return f"if this is not its fault: --block-on 'signal:{report.code} -> TESTER'"
+    return ""
