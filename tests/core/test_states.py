@@ -51,9 +51,10 @@ def test_whatever_is_not_over_takes_a_report(state: TaskState) -> None:
     assert next_state(state, TaskEvent.TRY_AGAIN) is (state if stays else TaskState.READY)
 
 
-def test_only_the_tasks_own_doing_ends_it_as_failed() -> None:
+def test_only_the_tasks_own_doing_ends_it_as_failed_or_a_condition_that_is_given_up() -> None:
     assert {event for (_, event), after in TRANSITIONS.items() if after is TaskState.FAILED} == {
-        TaskEvent.FAIL
+        TaskEvent.FAIL,
+        TaskEvent.GIVE_UP,
     }
     assert {event for (_, event), after in TRANSITIONS.items() if after is TaskState.CANCELLED} == {
         TaskEvent.CANCEL,

@@ -17,6 +17,7 @@ each event a round is played, its changes are committed, and the invariants are 
     > w1 reports 1.0a exceeded memory 3 | exceeded disk 9
     > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0], and all that `wording.spec_of` reads
     > cancel 1.0-3 · retry 1.0-3 · retry all 1 · hold 1.0-3 · release 1 · revise 1 priority=0 cpus=2 mem=4
+    > C1 cleared [for 3] [: note] · C1 not cleared [: note] · test C1 · release C1 [3] · fail C1: why · pause C1 · resume C1
     > quarantine w1: why · release worker w1 · tag w1 +gpu -old · reserve 1 queue=lab for=60s [user= where= lend=yes] · unreserve 1
     > queue lab weight=3 max_running=2 max_queued=9 user_max=1 paused=ada · drain w1 · wait 60s · the manager restarts
 
@@ -30,12 +31,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tercel.core.accounts import Settings
+from tercel.core.blocked import Condition
 from tercel.core.changes import (
     AttemptLost,
     AttemptSpent,
     Blamed,
     Change,
     Concluded,
+    ConditionSet,
     JobAdded,
     JobEnded,
     JobResumed,
@@ -43,14 +46,18 @@ from tercel.core.changes import (
     LeaseClosed,
     Leased,
     LiveJob,
+    Noted,
     QueueRemoved,
     QueueSet,
     Reopened,
     ReservationRemoved,
     ReservationSet,
     SpanConcluded,
+    TasksBlocked,
+    TasksUnblocked,
     WorkerSet,
 )
+from tercel.core.conditions import ConditionRow, Verdict
 from tercel.core.effects import (
     Acknowledged,
     Drained,
@@ -58,12 +65,13 @@ from tercel.core.effects import (
     Ended,
     JobDone,
     Offered,
+    Probe,
     Progressed,
     Recalled,
     Revised,
     Welcomed,
 )
-from tercel.core.explain import why_paused, why_ready, why_under_way, why_waiting
+from tercel.core.explain import why_blocked, why_paused, why_ready, why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.ledger import Job
@@ -109,6 +117,7 @@ class Stage:
         self._names: dict[int, str] = {}
         self._attempts: dict[str, int] = {}
         self._leases: dict[int, str] = {}
+        self._probes: dict[str, int] = {}
 
     def play(self, event: str) -> list[str]:
         """What an event leads to, line by line."""
@@ -175,6 +184,20 @@ class Stage:
                 self.machine.on_queue_set(queue_of(name, options_of(options)))
             case ["remove", "queue", name]:
                 self.machine.on_queue_removed(name)
+            case [id, "cleared" | "not" as how, *rest] if id[0] == "C":
+                self._answer(id, how == "cleared", rest)
+            case ["test", id]:
+                self.machine.on_test_now(self._condition(id), self.now)
+            case ["release", id, *count] if id[0] == "C":
+                self.machine.on_release_condition(
+                    self._condition(id), int((count or ["0"])[0]), "ada", self.now
+                )
+            case ["fail", id, *why]:
+                self.machine.on_fail_condition(self._condition(id), " ".join(why), self.now)
+            case ["pause", id]:
+                self.machine.on_pause_condition(self._condition(id), "paused by ada", self.now)
+            case ["resume", id]:
+                self.machine.on_resume_condition(self._condition(id), self.now)
             case ["quarantine", name, *why]:
                 self.machine.on_quarantine(name.rstrip(":"), "ada", " ".join(why), self.now)
             case ["release", "worker", name]:
@@ -193,6 +216,16 @@ class Stage:
                 self.machine = Machine(Settings(grace_s=60.0), self.store.load(), self.now)
             case _:
                 raise AssertionError(f"no such event: {event}")
+
+    def _condition(self, id: str) -> Condition:
+        return self.machine.conditions[int(id.strip("C:"))]
+
+    def _answer(self, id: str, cleared: bool, rest: list[str]) -> None:
+        """The probe under way is answered: `[for 3] [: what it saw]`."""
+        room = int(rest[1].rstrip(":")) if rest[:1] == ["for"] else 0
+        note = " ".join(rest).partition(": ")[2]
+        number = self._probes.pop(id)
+        self.machine.on_tested(number, Verdict(cleared, room, note), self.now)
 
     def _submit(self, id: int, options: dict[str, str]) -> None:
         row, edges = row_of(id, options, self.now), edges_of(id, options)
@@ -292,6 +325,8 @@ class Stage:
                 return f"{self._names[outcome.report.attempt]} {outcome.state} on {outcome.worker}"
             case AttemptSpent(outcome):
                 return f"{self._names[outcome.report.attempt]} failed on {outcome.worker} and is tried again"
+            case AttemptLost(outcome) if outcome.state is TaskState.BLOCKED:
+                return f"{self._names[outcome.report.attempt]} blocked on {outcome.worker}"
             case AttemptLost(outcome):
                 return (
                     f"{self._names[outcome.report.attempt]} lost on {outcome.worker}: {outcome.report.note}"
@@ -314,6 +349,14 @@ class Stage:
                 return f"reservation {id} is over"
             case SpanConcluded(job, first, last, state, _, reason):
                 return f"{job}.{range_text(first, last)} {state}: {reason}"
+            case ConditionSet(row):
+                return self._tell_condition(row)
+            case TasksBlocked(job, ranges, condition):
+                return f"{job}.{self._ranges(ranges)} waits for C{condition}"
+            case TasksUnblocked(job, ranges):
+                return f"{job}.{self._ranges(ranges)} waits for no condition"
+            case Noted():
+                return ""
             case Reopened(job, ranges):
                 return f"{job}.{','.join(range_text(first, last) for first, last in ranges)} reopened"
             case JobEnded(job, _, finished, failed, cancelled):
@@ -336,11 +379,24 @@ class Stage:
                 return f"end at {worker} {self._tell(attempts)}"
             case Drained(worker):
                 return f"drain {worker}"
+            case Probe(number, row, worker):
+                self._probes[f"C{row.id}"] = number
+                return f"probe C{row.id} by {worker or 'the manager'}: {row.tester}"
             case JobDone(job):
                 return f"done {job}"
             case Progressed() | Revised():
                 return ""
         raise AssertionError(effect)
+
+    def _tell_condition(self, row: ConditionRow) -> str:
+        if row.closed_at is not None:
+            return f"C{row.id} closed: {row.closed}"
+        due = f"next test in {row.next_test_at - self.now:g} s" if not row.paused else row.paused
+        return f"C{row.id} {row.tester}: {row.tests} tests, {due}, next wave {row.wave}"
+
+    @staticmethod
+    def _ranges(ranges: Iterable[tuple[int, int]]) -> str:
+        return ",".join(range_text(first, last) for first, last in ranges)
 
     def _attempts_of(self, lease: Lease) -> str:
         for at, task in enumerate(range(lease.first, lease.last + 1)):
@@ -367,6 +423,9 @@ class Stage:
                 return why_waiting(self.machine, job, number, self.now)
             case TaskState.PAUSED:
                 return why_paused(job)
+            case TaskState.BLOCKED:
+                (condition,) = (one for one, tasks in job.blocks.items() if number in tasks)
+                return why_blocked(condition, self.now)
             case TaskState.READY:
                 return why_ready(self.machine, job, self.now)
         return f"has ended: {job.state_of(number)}"

@@ -4,15 +4,27 @@ submit 2 tasks=0-3%2 cpus=1 mem=0 priority=1000 owner=bob queue=lab flow=1 hold=
          after=ok:1,any:1.0-3,notok:1,each:1,each-any:1,each-notok:1      of which all are needed
          edges=1>0,2>0,3>7.0-4                                        task 1 needs task 0, 3 needs tasks of job 7
          requires=a,b where=worker.mem>=4 rank=worker.cpus gpus=1 limit=60s
+         block=exit:75>tcp:licence:1@site;every_10s_for_1h,start>time:22:00@manager
          growth=1.5 on_failure=run|stop max_fails=1 retries=2 backoff=10s retry_on=75:5:30s,9:0:0s
 """
 
 import msgspec
 
+from tercel.core.blocking import parse_rule
 from tercel.core.changes import Edge
 from tercel.core.commands import parse_array
 from tercel.core.intervals import Range
-from tercel.core.model import After, AfterKind, JobRow, JobSpec, Needs, OnFailure, QueueRow, RetryRule
+from tercel.core.model import (
+    After,
+    AfterKind,
+    BlockRule,
+    JobRow,
+    JobSpec,
+    Needs,
+    OnFailure,
+    QueueRow,
+    RetryRule,
+)
 from tercel.core.presence import Gpu, Reservation, WorkerInfo, WorkerRow
 
 
@@ -81,6 +93,7 @@ def spec_of(options: dict[str, str]) -> JobSpec:
         max_fails=options.get("max_fails", ""),
         queue=options.get("queue", ""),
         after=tuple(_after(text) for text in _parts(options, "after")),
+        block_on=tuple(_block_rule(text) for text in _parts(options, "block")),
         on_failure=OnFailure(options.get("on_failure", "skip")),
     )
 
@@ -144,6 +157,12 @@ def _after(text: str) -> After:
 def _retry_rule(text: str) -> RetryRule:
     codes, retries, backoff = text.split(":")
     return RetryRule(codes=(int(codes),), retries=int(retries), backoff_s=_seconds(backoff))
+
+
+def _block_rule(text: str) -> BlockRule:
+    """exit:75>tcp:licence:1@site;every_10s_for_1h"""
+    rule = parse_rule(text.replace(">", "->", 1).replace("@", " @").replace("_", " "))
+    return rule if rule.at else msgspec.structs.replace(rule, at="site")
 
 
 def _parts(options: dict[str, str], name: str) -> list[str]:

@@ -36,11 +36,15 @@ dispatch    who is offered what: credit, offers ahead, take-back
 graph       what tasks wait for, and what breaks that
 accounts    queues kept in step with what jobs have under way
 books       the moves that keep jobs, workers, attempts and leases in step
+blocked     tasks and the conditions they wait for, kept in step
 waiting     needs met and broken, pauses between tries, holds
 blame       whose fault it was, and which worker fails what others run
 standing    tags, quarantine and reservations of workers
 booking     faults are booked, and workers at fault quarantined, tried and cleared
 joining     workers come, go and come back
+ending      tasks are cancelled or run again
+testing     testers that ask the manager's own books
+recovery    conditions are tested, and what waits for them let go or given up
 machine     events in; changes to commit and effects to perform out
 demands     what a job asks that nobody has, and who comes nearest
 explain     why a task is not running

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import msgspec
 
-from tercel.core.conditions import Fault, Place
+from tercel.core.conditions import EVERYWHERE, Fault, Place
 from tercel.core.errors import UsageError
 from tercel.core.model import BlockRule, JobSpec, Program
 from tercel.core.policies import parse_policy
@@ -70,6 +70,8 @@ def check_rules(rules: Iterable[BlockRule]) -> None:
     rules = tuple(rules)
     if len(rules) > RULES_MOST:
         raise UsageError(f"at most {RULES_MOST} rules for blocking", "block_on")
+    if sum(rule.on.strip() == "start" for rule in rules) > 1:
+        raise UsageError("one rule for `start` at most: a command can test several things", "block_on")
     for number, rule in enumerate(rules):
         try:
             trigger_of(rule.on)
@@ -77,6 +79,8 @@ def check_rules(rules: Iterable[BlockRule]) -> None:
                 parse_policy(rule.policy)
             if rule.at and rule.at not in (Place.MANAGER, Place.SITE, Place.WORKER):
                 raise UsageError(f"@{rule.at[:40]}: a tester runs @manager, @site or @worker")
+            if rule.at == Place.WORKER and trigger_of(rule.on).start:
+                raise UsageError("start @worker: nothing of it is at any worker before it starts")
             if not 1 <= len(rule.tester) <= TESTER_MOST:
                 raise UsageError(f"a tester has 1 to {TESTER_MOST:,} characters")
         except UsageError as error:
@@ -173,8 +177,12 @@ def rule_for(spec: JobSpec, report: Report) -> BlockRule | None:
     return None
 
 
-def start_rules(spec: JobSpec) -> list[BlockRule]:
-    return [rule for rule in spec.block_on if trigger_of(rule.on).start]
+def start_fault(spec: JobSpec) -> Fault | None:
+    """What is to be tested before any of its tasks is tried."""
+    for rule in spec.block_on:
+        if trigger_of(rule.on).start:
+            return fault_of(spec, rule, "", EVERYWHERE, ("before it starts",))
+    return None
 
 
 def fault_of(spec: JobSpec, rule: BlockRule, worker: str, site: str, context: tuple[str, ...] = ()) -> Fault:

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+EVERYWHERE = "*"
 FIRST_WAVE = 10
 """So many tasks are released at first when a condition has cleared."""
 
@@ -46,7 +47,7 @@ class ConditionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """`tcp:licence.lab:27000`, as its kind writes it."""
     place: Place = Place.SITE
     where: str = ""
-    """The site's name, or the worker's."""
+    """The site's name (EVERYWHERE: any), or the worker's."""
     cwd: str = ""
     """Of a command."""
     env: dict[str, str] = {}
@@ -59,7 +60,9 @@ class ConditionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     note: str = ""
     """What the last test saw."""
     paused: str = ""
-    """By whom it is not tested for now, if so."""
+    """By whom it is not tested for now, if so ..."""
+    paused_at: float = 0.0
+    """... and since when."""
     wave: int = FIRST_WAVE
     """How many tasks are released at the next clearing."""
     closed_at: float | None = None

@@ -64,6 +64,8 @@ class Probe(msgspec.Struct, frozen=True):
     condition: ConditionRow
     worker: str
     """Who asks; empty: the manager itself."""
+    limit_s: float
+    """How long that may take."""
 
 
 class Progressed(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from tercel.core.blocked import Condition
+from tercel.core.conditions import Place
 from tercel.core.demands import why_nobody
 from tercel.core.graph import Need, edges_of
 from tercel.core.intervals import IntervalSet
@@ -9,7 +11,7 @@ from tercel.core.ledger import Flight, Job
 from tercel.core.machine import Machine
 from tercel.core.model import AfterKind
 from tercel.core.presence import Reservation, WorkerState
-from tercel.core.sizes import size
+from tercel.core.sizes import duration, size
 from tercel.core.states import TaskState
 from tercel.core.waiting import grown_bytes
 from tercel.core.workers import Worker
@@ -193,6 +195,27 @@ def _arrows(machine: Machine, job: Job, task: int) -> list[str]:
     return [", ".join(left[:SHOWN_NEEDS]) + more + " to finish"]
 
 
+def why_blocked(condition: Condition, now: float) -> str:
+    """What it waits for, and what becomes of that."""
+    row = condition.row
+    seen = f", the last saw: {row.note}" if row.note else ""
+    tests = f"{_count(row.tests, 'test')} so far{seen}" if row.tests or row.note else "not tested yet"
+    return f"blocked on {row.tester} (C{row.id}): {tests}; {_next_test(condition, now)}"
+
+
+def _next_test(condition: Condition, now: float) -> str:
+    row = condition.row
+    if row.paused:
+        return f"{row.paused}; `tercel blocked resume C{row.id}` lets it be tested"
+    if condition.probe:
+        return "it is being tested"
+    if row.next_test_at <= now:
+        where = f"worker {row.where}" if row.place is Place.WORKER else f"a worker of site {row.where!r}"
+        return f"it is tested when {where} is connected"
+    left = duration(row.opened_at + condition.policy.patience_s - now)
+    return f"tested again in {duration(row.next_test_at - now)}, given up in {left}"
+
+
 def why_paused(job: Job) -> str:
     return f"is held: `tercel release {job.id}` lets it go on"
 
@@ -203,6 +226,8 @@ def why_resting(machine: Machine, job: Job, now: float) -> Iterator[tuple[TaskSt
         yield TaskState.READY, len(job.ready), why_ready(machine, job, now)
     if job.paused:
         yield TaskState.PAUSED, len(job.paused), why_paused(job)
+    for condition, tasks in job.blocks.items():
+        yield TaskState.BLOCKED, len(tasks), why_blocked(condition, now)
     if not job.waiting:
         return
     late = IntervalSet((task, task) for task in job.delayed)

@@ -32,7 +32,33 @@ def violations(machine: Machine) -> list[str]:
                 found.append(f"worker {worker.id}: flight {attempt} is misfiled")
             if not flight.ending and flight.job.flights.get(flight.task) is not flight:
                 found.append(f"worker {worker.id}: holds {flight.job.id}.{flight.task}, unknown to its job")
-    return found + _queues(machine)
+    return found + _queues(machine) + _conditions(machine)
+
+
+def _conditions(machine: Machine) -> list[str]:
+    """Who waits for what, against what the jobs say."""
+    found = []
+    for id, condition in machine.conditions.items():
+        waiting = sum(len(job.blocks.get(condition, ())) for job in condition.jobs.values())
+        if condition.id != id or condition.count != waiting or not waiting:
+            found.append(f"condition {id}: miscounts what waits for it, or nothing does")
+        if condition.row.closed_at is not None:
+            found.append(f"condition {id}: is closed, and open")
+        if not condition.probe and not condition.row.paused and not machine.will_test(condition):
+            found.append(f"condition {id}: is never tested again")
+    for job in machine.jobs.values():
+        for condition in job.blocks:
+            if machine.conditions.get(condition.id) is not condition or condition.jobs.get(job.id) is not job:
+                found.append(f"job {job.id}: waits for condition {condition.id}, which does not know it")
+        for condition, out in job.out.items():
+            if condition.out.get(job.id) is not job or not out:
+                found.append(f"job {job.id}: condition {condition.id} does not know what it let go")
+        waiting_all = IntervalSet()
+        for tasks in job.blocks.values():
+            waiting_all.update(tasks)
+        if waiting_all != job.blocked or sum(map(len, job.blocks.values())) != len(job.blocked):
+            found.append(f"job {job.id}: some blocked task waits for no condition, or for two")
+    return found
 
 
 def _queues(machine: Machine) -> list[str]:

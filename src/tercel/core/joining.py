@@ -64,7 +64,7 @@ class Joining(Booking):
 
     def _still_wanted(self, worker: Worker, held: Held, now: float) -> bool:
         """Whether the worker should go on with an attempt it says it holds."""
-        flight = worker.flights.get(held.attempt) or self._reclaim(worker, held)
+        flight = worker.flights.get(held.attempt) or self._reclaim(worker, held, now)
         if held.ended:
             return True  # its report follows and is judged when it comes
         if flight is None:
@@ -76,7 +76,7 @@ class Joining(Booking):
             self._mark_running(flight, now)
         return not flight.ending
 
-    def _reclaim(self, worker: Worker, held: Held) -> Flight | None:
+    def _reclaim(self, worker: Worker, held: Held, now: float) -> Flight | None:
         """An attempt given up as lost is back: take it up again unless the task is in better hands.
 
         Also if it has ended: until its report is here, the task must not be given to anybody.
@@ -91,7 +91,7 @@ class Joining(Booking):
                 return None  # a stray stays one: if it is reported after all, that counts
             self._give_way(current)
         elif any(held.task in members for members in job.resting) and job.cap_room > 0:
-            job.take_out(held.task)
+            self._take_out(job, held.task, now)
         else:
             return None
         self._promote(stray, worker)

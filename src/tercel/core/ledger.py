@@ -24,6 +24,7 @@ from tercel.core.states import TaskState
 
 if TYPE_CHECKING:
     from tercel.core.blame import Record
+    from tercel.core.blocked import Condition
     from tercel.core.graph import Need
     from tercel.core.workers import Worker
 
@@ -110,6 +111,8 @@ class Job:
         "admitted",
         "after",
         "arrows",
+        "blocked",
+        "blocks",
         "cancelled",
         "counted",
         "delayed",
@@ -130,6 +133,7 @@ class Job:
         "mean_wall_s",
         "most_fails",
         "needs",
+        "out",
         "outgrown",
         "outranked_at",
         "passed_at",
@@ -166,6 +170,12 @@ class Job:
         """Of these nothing is to be started: ..."""
         self.paused = IntervalSet()
         """... those of them that are not under way."""
+        self.blocked = IntervalSet()
+        """All that wait for some condition; which for which: ..."""
+        self.blocks: dict[Condition, IntervalSet] = {}
+        """... by condition."""
+        self.out: dict[Condition, IntervalSet] = {}
+        """By condition that has cleared: what it let go and has not ended since."""
         self.flights: dict[int, Flight] = {}
         self.running = 0
         """How many of `flights` are known to run."""
@@ -290,6 +300,7 @@ class Job:
             (TaskState.READY, self.ready),
             (TaskState.WAITING, self.waiting),
             (TaskState.PAUSED, self.paused),
+            (TaskState.BLOCKED, self.blocked),
             (TaskState.FINISHED, self.finished),
             (TaskState.FAILED, self.failed),
             (TaskState.CANCELLED, self.cancelled),
@@ -304,9 +315,9 @@ class Job:
         return self.failed if state is TaskState.FAILED else self.cancelled
 
     @property
-    def resting(self) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
+    def resting(self) -> tuple[IntervalSet, IntervalSet, IntervalSet, IntervalSet]:
         """Tasks that are neither under way nor ended."""
-        return self.ready, self.waiting, self.paused
+        return self.ready, self.waiting, self.paused, self.blocked
 
     def rest(self, task: int) -> None:
         """Nobody has it any more, and it has not ended."""

@@ -14,29 +14,25 @@ and spend none of its retries.
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
+from tercel.core.blocking import fault_of, rule_for
 from tercel.core.books import EPOCH_BITS
 from tercel.core.changes import (
     AttemptLost,
     AttemptSpent,
     Concluded,
     Edge,
-    JobResumed,
     QueueRemoved,
     QueueSet,
-    SpanConcluded,
 )
 from tercel.core.effects import Acknowledged, Ended, Progressed
 from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet
-from tercel.core.joining import Joining
 from tercel.core.ledger import Flight, Job
-from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, JobRow, JobSpec, OnFailure, QueueRow
-from tercel.core.reports import End, Outcome, Report
+from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, BlockRule, JobRow, JobSpec, QueueRow
+from tercel.core.recovery import Recovery
+from tercel.core.reports import Blame, End, Outcome, Report
 from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
-from tercel.core.waiting import members_among, named
 from tercel.core.workers import Worker
 
 NOTED_INTERRUPTIONS = 20
@@ -45,7 +41,7 @@ MAX_GROWTHS = 10
 """Of one task: what needs ever more memory has a fault."""
 
 
-class Machine(Joining):
+class Machine(Recovery):
     def round(self) -> None:
         """Offer what can be offered, take back what should be."""
         self._grow()
@@ -74,59 +70,8 @@ class Machine(Joining):
             self._attach(job, now)
         else:
             self.settle(job)
+        self._gate(job, job.ready, now)
         return job
-
-    def on_cancel(self, job: Job, tasks: IntervalSet, reason: str, now: float) -> int:
-        """End the unfinished ones among `tasks`. Returns how many."""
-        doomed = IntervalSet()
-        for members in job.resting:
-            chosen = members.intersection(tasks)
-            members.difference_update(chosen)
-            doomed.update(chosen)
-        kills: dict[str, list[int]] = {}
-        for task in members_among(job.flights, tasks):
-            flight = job.flights[task]
-            self._abandon(flight)
-            kills.setdefault(flight.worker.id, []).append(flight.attempt)
-            self._conclude_strays(job, task, again=True)
-            doomed.add(task)
-        for first, last in doomed.ranges():
-            self.changes.append(SpanConcluded(job.id, first, last, TaskState.CANCELLED, now, reason))
-        for task in members_among(job.strays, doomed):
-            self._conclude_strays(job, task, again=True)
-        for told in (job.failures, job.growths, job.interruptions, job.delayed, job.outgrown):
-            for task in members_among(told, doomed):
-                del told[task]
-        job.cancelled.update(doomed)
-        self.effects += [Ended(worker, attempts) for worker, attempts in kills.items()]
-        if doomed:
-            self.effects.append(Progressed(job.id, named(doomed), []))
-            self._settle_or_end(job, now)
-            self._spread(job, doomed, now)
-        return len(doomed)
-
-    def on_retry(self, job: Job, tasks: IntervalSet, now: float, finished_too: bool = False) -> int:
-        """Run ended ones among `tasks` again, and what was skipped because of them. Returns how many of `tasks`.
-
-        Those that need something which has not ended as it should stay as they are.
-        """
-        again = IntervalSet()
-        states = [TaskState.FAILED, TaskState.CANCELLED] + [TaskState.FINISHED] * finished_too
-        for state in states:
-            if next_state(state, TaskEvent.RETRY) is TaskState.READY:
-                again.update(job.ended_in(state).intersection(tasks))
-        again.difference_update(self._hopeless(job, again))
-        if again:
-            if job.row.ended_at is not None:
-                self.changes.append(JobResumed(job.id))
-                job.row = msgspec.structs.replace(job.row, ended_at=None)
-            self._fence(job, again.intersection(job.finished))
-            self._reopen(job, again)
-            self._wait_again(job, again, now)
-            self._revive_behind(job, again, now)
-        else:
-            self._settle_or_end(job, now)
-        return len(again)
 
     def on_queue_set(self, row: QueueRow) -> None:
         queue = self.queues.get(row.name)
@@ -212,21 +157,6 @@ class Machine(Joining):
                 self._after_ends(job, IntervalSet((task, task) for task in news[job.id].ended), now)
         self._dispatcher.worker_changed(worker)
 
-    def _after_ends(self, job: Job, tasks: IntervalSet, now: float) -> None:
-        """What the end of these tasks means for the rest of their job and for others."""
-        self._spread(job, tasks, now)
-        failed = job.failed.intersection(tasks) if job.failed else None
-        if not failed:
-            return
-        if job.most_fails is not None and len(job.failed) > job.most_fails:
-            reason = f"stopped: more than {job.row.spec.max_fails} of the job's tasks failed"
-            self.on_cancel(job, IntervalSet(job.row.ranges), reason, now)
-        if job.row.spec.on_failure is OnFailure.STOP:
-            reason = f"stopped: {job.id}.{failed.first()} failed"
-            for id in sorted(self.flows.get(job.row.flow, ()) or {job.id}):
-                if (other := self.jobs.get(id)) is not None:
-                    self.on_cancel(other, IntervalSet(other.row.ranges), reason, now)
-
     def _claim(self, worker: Worker, job: Job | None, report: Report) -> Flight | None:
         """The flight a report speaks of, taken off its worker; None if the report is of no consequence."""
         flight = worker.flights.get(report.attempt)
@@ -276,6 +206,9 @@ class Machine(Joining):
         if report.end is End.EXCEEDED and _outgrew(job, flight, report):
             self._take_outgrown(worker, flight, report, now)
             return False
+        if job.row.spec.block_on and (rule := rule_for(job.row.spec, report)) is not None:
+            self._take_blocked(worker, flight, report, rule, now)
+            return False
         event = self._verdict(job, task, report)
         fine = event is TaskEvent.FINISH
         if not fine and self._is_workers_fault(worker, flight, report, now):
@@ -290,7 +223,7 @@ class Machine(Joining):
         job.due += self.worth_of(flight, report.wall_s)
         if not fine:
             self._book_failure(worker, flight, now)
-        self._supersede(flight, again=not fine)
+        self._supersede(flight, again=not fine, now=now)
         if event is TaskEvent.TRY_AGAIN:
             self.changes.append(AttemptSpent(Outcome(TaskState.FAILED, worker.id, now, report)))
             self._try_again(job, task, report, after, now)
@@ -300,6 +233,8 @@ class Machine(Joining):
         if job.failures or job.growths or job.interruptions:
             for told in (job.failures, job.growths, job.interruptions):
                 told.pop(task, None)
+        if job.out:
+            self._came_through(job, task)
         self.changes.append(Concluded(outcome))
         return True
 
@@ -320,11 +255,29 @@ class Machine(Joining):
             self._close(flight, again=True)
             return
         job.due += self.worth_of(flight, report.wall_s)
-        self._supersede(flight, again=True)
+        self._supersede(flight, again=True, now=now)
         job.rest(task)
         # Of an attempt of an earlier epoch it is not known how much it had: it is tried with what the job asks for now.
         had_bytes = flight.lease.needs.mem_bytes if flight.attempt >> EPOCH_BITS == self.epoch else 0
         self._outgrow(job, task, had_bytes, report.max_rss_bytes)
+
+    def _take_blocked(
+        self, worker: Worker, flight: Flight, report: Report, rule: BlockRule, now: float
+    ) -> None:
+        """Something outside kept it from going on: its task waits for that. If it is not its task any more, that is no news."""
+        job, task = flight.job, flight.task
+        outcome = Outcome(TaskState.BLOCKED, worker.id, now, report, Blame.OUTSIDE)
+        self.changes.append(AttemptLost(outcome))
+        if job.flights.get(task) is not flight:
+            self._forget_stray(flight)
+            self._close(flight, again=True)
+            return
+        job.due += self.worth_of(flight, report.wall_s)
+        self._supersede(flight, again=True, now=now)
+        job.rest(task)
+        if task in job.ready:  # it is not held
+            fault = fault_of(job.row.spec, rule, worker.id, worker.info.site, (f"{rule.on} on {worker.id}",))
+            self._meet_fault(job, task, fault, report.wall_s, now)
 
     def _verdict(self, job: Job, task: int, report: Report) -> TaskEvent:
         if report.end is End.EXITED and report.code == 0:
@@ -347,7 +300,7 @@ class Machine(Joining):
         if backoff_s:
             self._delay(job, task, now + min(backoff_s * 2.0 ** min(spent, 64), MAX_BACKOFF_S))
 
-    def _supersede(self, flight: Flight, again: bool) -> None:
+    def _supersede(self, flight: Flight, again: bool, now: float) -> None:
         """The report of `flight` settles its task: take the task out of wherever it is."""
         job, task = flight.job, flight.task
         current = job.flights.get(task)
@@ -360,7 +313,7 @@ class Machine(Joining):
             self._abandon(current)
             self._end_later(current)
         else:
-            job.take_out(task)
+            self._take_out(job, task, now)
         if job.strays:
             self._conclude_strays(job, task, again)
 

@@ -18,6 +18,8 @@ class End(StrEnum):
     CANCELLED = "cancelled"
     SKIPPED = "skipped"
     """It never ran: something that it needed did not end as it should."""
+    BLOCKED = "blocked"
+    """It was not run any more: what it waited for did not come back in time."""
     REFUSED = "refused"
     """This worker cannot run tasks of this job (its directory is not there, say): another may."""
     INTERRUPTED = "interrupted"

@@ -9,3 +9,12 @@ def size(number: int) -> str:
             break
         value /= 1024
     return f"{value:.0f} {unit}" if value >= 10 or value == int(value) else f"{value:.1f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """About how long, in the unit that people would use."""
+    seconds = max(0.0, seconds)
+    for unit_s, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit_s:
+            return f"{seconds / unit_s:.0f} {name}"
+    return f"{seconds:.0f} s"

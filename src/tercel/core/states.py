@@ -26,7 +26,7 @@ class TaskState(StrEnum):
     FINISHED = "finished"
     """Its command ended with exit code 0. Terminal."""
     FAILED = "failed"
-    """Its command ended otherwise, by its own doing, and no retry is left. Terminal."""
+    """Its command ended otherwise, by its own doing, and no retry is left; or what blocked it did not clear. Terminal."""
     CANCELLED = "cancelled"
     """Somebody asked for its end. Terminal."""
 
@@ -107,7 +107,7 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (S.BLOCKED, E.RECLAIM): S.OFFERED,
     (S.BLOCKED, E.FINISH): S.FINISHED,
     (S.BLOCKED, E.FAIL): S.FAILED,
-    (S.BLOCKED, E.TRY_AGAIN): S.BLOCKED,
+    (S.BLOCKED, E.TRY_AGAIN): S.READY,
     (S.OFFERED, E.START): S.RUNNING,
     (S.OFFERED, E.FINISH): S.FINISHED,
     (S.OFFERED, E.FAIL): S.FAILED,

@@ -14,7 +14,7 @@ import msgspec
 
 from tercel.core import graph
 from tercel.core.accounts import Settings
-from tercel.core.books import Books
+from tercel.core.blocked import Blocked
 from tercel.core.changes import JobRevised, Loaded, Reopened, SpanConcluded
 from tercel.core.effects import Progressed, Revised
 from tercel.core.intervals import IntervalSet
@@ -26,7 +26,7 @@ from tercel.core.states import TaskEvent, TaskState, next_state
 NAMED_MOST = 10_000
 
 
-class Waiting(Books):
+class Waiting(Blocked):
     def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
         super().__init__(settings, loaded, now)
         self._delays: list[tuple[float, int, int]] = []
@@ -45,12 +45,12 @@ class Waiting(Books):
         if job.flights:  # these have had all they need, whatever became of that since
             watched.difference_update(IntervalSet((task, task) for task in sorted(job.flights)))
         found = graph.attach(job, job.edges, watched, self.find)
-        _move(job.ready, job.waiting, found.waiting)
+        move(job.ready, job.waiting, found.waiting)
         for tasks, _ in found.broken:
-            _move(job.ready, job.waiting, tasks)  # if for nothing else, then for their end
+            move(job.ready, job.waiting, tasks)  # if for nothing else, then for their end
         if job.held:
-            _move(job.ready, job.paused, job.held)
-            _move(job.waiting, job.paused, job.held)
+            move(job.ready, job.paused, job.held)
+            move(job.waiting, job.paused, job.held)
         if found.broken:
             self._skip_all(job, found.broken, now)
         self._settle_or_end(job, now)
@@ -142,7 +142,8 @@ class Waiting(Books):
         tasks = tasks.intersection(job.waiting)
         tasks.difference_update(self._unmet(job, tasks))
         if tasks and next_state(TaskState.WAITING, TaskEvent.MEET) is TaskState.READY:
-            _move(job.waiting, job.ready, tasks)
+            move(job.waiting, job.ready, tasks)
+            self._gate(job, tasks, self._clock.now)
 
     def _unmet(self, job: Job, tasks: IntervalSet) -> IntervalSet:
         """Those of the tasks that have something to wait for."""
@@ -215,10 +216,17 @@ class Waiting(Books):
     def on_hold(self, job: Job, tasks: IntervalSet) -> int:
         """Start nothing of these; what is under way goes on. Returns how many are held by this."""
         held = IntervalSet()
-        for state, members in ((TaskState.READY, job.ready), (TaskState.WAITING, job.waiting)):
+        states = (
+            (TaskState.READY, job.ready),
+            (TaskState.WAITING, job.waiting),
+            (TaskState.BLOCKED, job.blocked),
+        )
+        for state, members in states:
             if next_state(state, TaskEvent.HOLD) is TaskState.PAUSED:
                 held.update(members.intersection(tasks))
-                _move(members, job.paused, tasks)
+                move(members, job.paused, tasks)
+        if job.blocks:
+            self._leave_conditions(job, held, self._clock.now, "held")
         for task in members_among(job.delayed, held):
             del job.delayed[task]
         held.update(IntervalSet((task, task) for task in members_among(job.flights, tasks)))
@@ -236,7 +244,7 @@ class Waiting(Books):
         job.held.difference_update(free)
         resting = job.paused.intersection(free)
         under_way = len(members_among(job.flights, free))
-        _move(job.paused, job.ready, resting)
+        move(job.paused, job.ready, resting)
         self.revise(job, job.row.spec)
         self._wait_again(job, resting, now)
         return len(resting) + under_way
@@ -245,7 +253,7 @@ class Waiting(Books):
         """Ready tasks that may have unmet needs: those wait, or are skipped."""
         broken = graph.broken(job, tasks, self.find)
         for resting in (self._unmet(job, tasks), *(behind for behind, _ in broken)):
-            _move(job.ready, job.waiting, resting)
+            move(job.ready, job.waiting, resting)
         if broken:
             self._skip_all(job, broken, now)
         if job.id in self.jobs:
@@ -357,7 +365,7 @@ def _unfinished(job: Job) -> IntervalSet:
     return tasks
 
 
-def _move(source: IntervalSet, target: IntervalSet, tasks: IntervalSet) -> None:
+def move(source: IntervalSet, target: IntervalSet, tasks: IntervalSet) -> None:
     """Those of the tasks that are in the one set go into the other."""
     chosen = source.intersection(tasks)
     source.difference_update(chosen)

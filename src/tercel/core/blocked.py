@@ -1,0 +1,217 @@
+"""Tasks that are blocked, and the conditions that they wait for, kept in step.
+
+    a fault --> its condition is found, or opened --> the tasks wait for it --> ...released, or gone otherwise--> closed with
+                                                                                                       the last of them
+Who waits for what is noted in the same batch of changes as the tasks' own state, so that they cannot differ.
+
+A condition that has let all its tasks go is remembered as long as any of those has not ended: should one meet the same fault
+again, it is the same condition, as old as it was.
+"""
+
+import heapq
+
+import msgspec
+
+from tercel.core.accounts import Settings
+from tercel.core.blocking import start_fault
+from tercel.core.books import Books
+from tercel.core.changes import ConditionSet, Loaded, Noted, TasksBlocked, TasksUnblocked
+from tercel.core.conditions import ConditionRow, Fault, Place
+from tercel.core.effects import Progressed
+from tercel.core.intervals import IntervalSet
+from tercel.core.ledger import Job
+from tercel.core.policies import Policy, parse_policy
+from tercel.core.states import TaskEvent, TaskState, next_state
+
+NOTE_MOST = 500
+"""Characters of what is told of a test."""
+
+
+class Condition:
+    """One that tasks wait for, or did a moment ago."""
+
+    __slots__ = ("count", "flows", "jobs", "out", "policy", "probe", "progress", "row", "wall_s")
+
+    def __init__(self, row: ConditionRow) -> None:
+        self.row = row
+        self.policy: Policy = parse_policy(row.policy)
+        self.jobs: dict[int, Job] = {}
+        """Those with tasks that wait for it: see `Job.blocks`. In the order in which they have their turns."""
+        self.count = 0
+        """Of those tasks."""
+        self.out: dict[int, Job] = {}
+        """Those with tasks that it has let go and that have not ended: see `Job.out`."""
+        self.probe = 0
+        """The number of the test under way; 0: none is."""
+        self.flows = False
+        """It has let tasks go, and none has come back since."""
+        self.progress = False
+        """One that was let go has ended otherwise."""
+        self.wall_s = 0.0
+        """How long attempts run before they meet the fault, recent ones counting most."""
+
+    @property
+    def id(self) -> int:
+        return self.row.id
+
+
+class Blocked(Books):
+    def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
+        super().__init__(settings, loaded, now)
+        self.conditions: dict[int, Condition] = {}
+        """Those that tasks wait for."""
+        self._known: dict[str, Condition] = {}
+        """By key: these, and those that were closed a moment ago."""
+        self._at_worker: dict[str, dict[int, Condition]] = {}
+        """Those that are tested at one worker, by that."""
+        self._next_condition = loaded.next_condition
+        self._tests: list[tuple[float, int]] = []
+        """When which condition is to be tested."""
+        for row in loaded.conditions:
+            condition = self._known[row.key] = Condition(row)
+            self._open(condition)
+        for live in loaded.jobs:
+            for id, ranges in live.blocked:
+                self._join(self.conditions[id], self.jobs[live.job.id], IntervalSet(ranges))
+        for condition in list(self.conditions.values()):
+            self._close_if_empty(condition, "nothing waits for it", now)
+
+    # -- coming -------------------------------------------------------------------------------------------
+
+    def _block(
+        self, job: Job, tasks: IntervalSet, fault: Fault, now: float, *, at_once: bool = False
+    ) -> Condition:
+        """Ready tasks wait for what a fault names. `at_once`: that is tested before anything of them was tried."""
+        condition = self._condition(job.row.owner, fault, now, at_once)
+        if next_state(TaskState.READY, TaskEvent.BLOCK) is not TaskState.BLOCKED:
+            return condition
+        tasks = tasks.intersection(job.ready)
+        job.ready.difference_update(tasks)
+        self._wait_for(condition, job, tasks, now)
+        self.changes.append(Noted(job.id, tuple(tasks.ranges()), now, "blocked", "; ".join(fault.context)))
+        self.effects.append(Progressed(job.id, [], []))
+        return condition
+
+    def _gate(self, job: Job, tasks: IntervalSet, now: float) -> None:
+        """Ready tasks that were never tried, of a job that asks before it starts."""
+        if job.row.spec.block_on and (fault := start_fault(job.row.spec)) is not None:
+            self._block(job, tasks.intersection(job.ready), fault, now, at_once=True)
+            self.settle(job)
+
+    def _wait_for(self, condition: Condition, job: Job, tasks: IntervalSet, now: float) -> None:
+        self._join(condition, job, tasks)
+        self.changes.append(TasksBlocked(job.id, tuple(tasks.ranges()), condition.id, now))
+
+    @staticmethod
+    def _join(condition: Condition, job: Job, tasks: IntervalSet) -> None:
+        job.blocked.update(tasks)
+        job.blocks.setdefault(condition, IntervalSet()).update(tasks)
+        condition.jobs[job.id] = job
+        condition.count += len(tasks)
+
+    def _condition(self, owner: str, fault: Fault, now: float, at_once: bool) -> Condition:
+        """The one for this fault: known, or opened."""
+        row = ConditionRow(
+            id=self._next_condition,
+            owner=owner,
+            tester=fault.tester,
+            place=fault.place,
+            where=fault.where,
+            cwd=fault.cwd,
+            env=fault.env,
+            policy=fault.policy,
+            opened_at=now,
+        )
+        known = self._known.get(row.key)
+        if known is None:
+            self._next_condition += 1
+            known = self._known[row.key] = Condition(row)
+        if known.progress:  # it had cleared, to some avail: this is another time
+            known.progress = False
+            known.row = msgspec.structs.replace(known.row, opened_at=now, tests=0)
+        if known.id not in self.conditions:  # it is new, or remembered
+            pause_s = 0.0 if at_once else self.pause_s(known)
+            self._set(known, next_test_at=now + pause_s, closed_at=None, closed="")
+            self._open(known)
+        return known
+
+    def _open(self, condition: Condition) -> None:
+        self.conditions[condition.id] = condition
+        if condition.row.place is Place.WORKER:
+            self._at_worker.setdefault(condition.row.where, {})[condition.id] = condition
+        self._await_test(condition)
+
+    def pause_s(self, condition: Condition) -> float:
+        """Until its next test."""
+        row = condition.row
+        # Spread evenly, by a fixed irrational step: no two conditions test together for long, and no chance comes in.
+        draw = ((row.id * 0.6180339887 + row.tests * 0.4142135623) % 1.0) or 1.0
+        return condition.policy.pause_s(row.tests, draw)
+
+    def _set(self, condition: Condition, **changed: object) -> None:
+        condition.row = msgspec.structs.replace(condition.row, **changed)
+        self.changes.append(ConditionSet(condition.row))
+
+    def _await_test(self, condition: Condition) -> None:
+        heapq.heappush(self._tests, (condition.row.next_test_at, condition.id))
+
+    # -- going --------------------------------------------------------------------------------------------
+
+    def _leave_conditions(self, job: Job, tasks: IntervalSet, now: float, why: str) -> None:
+        """Tasks that were blocked are in another state already: they wait for nothing any more."""
+        for condition, waiting in list(job.blocks.items()):
+            if gone := waiting.intersection(tasks):
+                self._unwait(condition, job, gone)
+                self._close_if_empty(condition, why, now)
+
+    def _unwait(self, condition: Condition, job: Job, tasks: IntervalSet) -> None:
+        waiting = job.blocks[condition]
+        waiting.difference_update(tasks)
+        job.blocked.difference_update(tasks)
+        condition.count -= len(tasks)
+        if not waiting:
+            del job.blocks[condition]
+            del condition.jobs[job.id]
+        self.changes.append(TasksUnblocked(job.id, tuple(tasks.ranges())))
+
+    def _close_if_empty(self, condition: Condition, why: str, now: float) -> None:
+        if condition.count == 0 and self.conditions.pop(condition.id, None) is not None:
+            condition.probe = 0
+            if (
+                (others := self._at_worker.get(condition.row.where))
+                and others.pop(condition.id, None)
+                and not others
+            ):
+                del self._at_worker[condition.row.where]
+            self._set(condition, closed_at=now, closed=why)
+            self._forget_if_over(condition)
+
+    def _forget_if_over(self, condition: Condition) -> None:
+        if not condition.out and condition.id not in self.conditions:
+            self._known.pop(condition.row.key, None)
+
+    def _take_out(self, job: Job, task: int, now: float) -> None:
+        """Out of whichever set it rests in: an attempt of it counts after all."""
+        was_blocked = bool(job.blocks) and task in job.blocked
+        job.take_out(task)
+        if was_blocked:
+            self._leave_conditions(job, IntervalSet([(task, task)]), now, "an attempt came back")
+
+    def _came_through(self, job: Job, task: int) -> None:
+        """A task has ended. If a condition had let it go, that was to some avail."""
+        for condition, out in list(job.out.items()):
+            if task in out:
+                out.discard(task)
+                condition.progress = True
+                if not out:
+                    self._none_out(condition, job)
+
+    def _none_out(self, condition: Condition, job: Job) -> None:
+        del job.out[condition]
+        del condition.out[job.id]
+        self._forget_if_over(condition)
+
+    def _leave(self, job: Job) -> None:
+        super()._leave(job)
+        for condition in list(job.out):
+            self._none_out(condition, job)

@@ -1,0 +1,354 @@
+"""Conditions are tested, and what waits for them is let go, or given up.
+
+    due --probe--> not cleared --> due again, as the policy says --> given up: its tasks fail, with that reason
+                   cleared     --> a wave of tasks is let go; the next, larger, after another test
+    one that was let go meets the fault again --> those of its wave that have not begun come back; the next wave is smaller
+
+A wave waits long enough that the one before it would have met the fault. One probe is under way per condition, however many
+wait for it. Tests at a site are asked of its workers in turn; those at a worker of that one. Where nobody can be asked, the
+condition is tested as soon as somebody can: that is no test, and nothing is given up for it before its time.
+"""
+
+import heapq
+from collections.abc import Sequence
+
+import msgspec
+
+from tercel.core.accounts import Settings
+from tercel.core.blocked import NOTE_MOST, Condition
+from tercel.core.changes import Loaded, Noted, SpanConcluded
+from tercel.core.conditions import EVERYWHERE, ConditionRow, Fault, Place, Verdict
+from tercel.core.effects import Probe, Progressed
+from tercel.core.ending import Ending
+from tercel.core.intervals import IntervalSet
+from tercel.core.ledger import Job
+from tercel.core.presence import Held, WorkerInfo
+from tercel.core.reports import End
+from tercel.core.sizes import duration
+from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.testing import verdict_here
+from tercel.core.waiting import named
+from tercel.core.workers import Worker
+
+WAVE_MOST = 1_000_000
+WAVE_PAUSE_S, WAVE_PAUSE_MOST_S = 0.2, 60.0
+"""Between two waves: at least, and at most."""
+TEST_LIMIT_S, TEST_LIMIT_MOST_S = 10.0, 60.0
+ANSWER_GRACE_S = 30.0
+"""A probe that is not answered so long after its limit is asked of another."""
+
+
+class Recovery(Ending):
+    def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
+        super().__init__(settings, loaded, now)
+        self._probes: dict[int, tuple[Condition, str]] = {}
+        """Under way: whose, and asked of which worker ..."""
+        self._asked: dict[str, set[int]] = {}
+        """... and by worker."""
+        self._probe_number = loaded.epoch << 32
+        self._answers: list[tuple[float, int]] = []
+        """When which probe must have been answered."""
+        self._unasked: dict[str, dict[int, Condition]] = {}
+        """Conditions that are due, by the site or worker that has nobody to ask."""
+        self._sites: dict[str, dict[str, Worker]] = {}
+        """Workers that are connected, by site; and all of them, under EVERYWHERE."""
+
+    # -- from the clock -----------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        due = [heap[0][0] for heap in (self._tests, self._answers) if heap]
+        others = super().next_deadline()
+        return min(due if others is None else (*due, others), default=None)
+
+    def tick(self, now: float) -> None:
+        super().tick(now)
+        while self._answers and self._answers[0][0] <= now:
+            _, number = heapq.heappop(self._answers)
+            if number in self._probes:
+                self._ask_again(number, now)
+        while self._tests and self._tests[0][0] <= now:
+            at, id = heapq.heappop(self._tests)
+            condition = self.conditions.get(id)
+            if condition is not None and condition.row.next_test_at == at and not condition.probe:
+                self._test(condition, now)
+
+    def will_test(self, condition: Condition) -> bool:
+        """Whether it is sure to be tested, sooner or later."""
+        if condition.id in self._unasked.get(_place(condition.row), {}):
+            return self._examiner(condition) is None
+        return (condition.row.next_test_at, condition.id) in self._tests
+
+    # -- tests --------------------------------------------------------------------------------------------
+
+    def _test(self, condition: Condition, now: float) -> None:
+        row = condition.row
+        if row.paused:
+            return
+        if row.place is Place.HERE:
+            self._hear(condition, verdict_here(self, row, now), now)
+            return
+        worker = "" if row.place is Place.MANAGER else self._examiner(condition)
+        if worker is None:
+            self._unasked.setdefault(_place(row), {})[condition.id] = condition
+            return
+        self._probe_number += 1
+        condition.probe = self._probe_number
+        self._probes[condition.probe] = (condition, worker)
+        self._asked.setdefault(worker, set()).add(condition.probe)
+        heapq.heappush(self._answers, (now + limit_s(condition) + ANSWER_GRACE_S, condition.probe))
+        self.effects.append(Probe(condition.probe, row, worker, limit_s(condition)))
+
+    def _examiner(self, condition: Condition) -> str | None:
+        """Who tests it: at a site its workers take turns, for one of them may be at fault itself."""
+        row = condition.row
+        if row.place is Place.WORKER:
+            worker = self.workers.get(row.where)
+            return worker.id if worker is not None and worker.online else None
+        site = self._sites.get(row.where)
+        if not site:
+            return None
+        names = list(site)
+        return names[(row.id + row.tests) % len(names)]
+
+    def on_tested(self, number: int, verdict: Verdict, now: float) -> None:
+        """A probe was answered. An answer that nobody waits for any more is of no consequence."""
+        condition = self._answered(number)
+        if condition is not None:
+            self._hear(condition, verdict, now)
+
+    def _answered(self, number: int) -> Condition | None:
+        """Whose probe it was, if that still waits for it. Or it will never be answered."""
+        condition, worker = self._probes.pop(number, (None, ""))
+        if condition is None:
+            return None
+        asked = self._asked[worker]
+        asked.discard(number)
+        if not asked:
+            del self._asked[worker]
+        if condition.probe != number:
+            return None
+        condition.probe = 0
+        return condition
+
+    def _hear(self, condition: Condition, verdict: Verdict, now: float) -> None:
+        note = "".join(c if c.isprintable() else " " for c in verdict.note[:NOTE_MOST])
+        tests = condition.row.tests if verdict.cleared else condition.row.tests + 1
+        condition.row = msgspec.structs.replace(condition.row, tests=tests, tested_at=now, note=note)
+        if verdict.cleared:
+            self._let_go(condition, verdict.room, now)
+            return
+        condition.flows = False
+        self._test_later(condition, now, max(self.pause_s(condition), verdict.not_before_s))
+
+    def _test_later(self, condition: Condition, now: float, pause_s: float) -> None:
+        """Or never again, if that was the last time."""
+        row = condition.row
+        if self._expire(condition, now):
+            return
+        end = row.opened_at + condition.policy.patience_s
+        self._set(condition, next_test_at=max(now, min(now + pause_s, end)))
+        self._await_test(condition)
+
+    def _expire(self, condition: Condition, now: float) -> bool:
+        row = condition.row
+        if not condition.policy.is_over(row.tests, row.opened_at, now):
+            return False
+        seen = f", the last time: {row.note}" if row.note else ""
+        self._give_up(
+            condition, f"gave up after {row.tests:,} tests in {duration(now - row.opened_at)}{seen}", now
+        )
+        return True
+
+    # -- who tests ----------------------------------------------------------------------------------------
+
+    def on_hello(self, id: str, instance: str, info: WorkerInfo, held: Sequence[Held], now: float) -> int:
+        if id in self.workers:
+            self._leave_site(id)
+        number = super().on_hello(id, instance, info, held, now)
+        for site in (info.site, EVERYWHERE):
+            self._sites.setdefault(site, {})[id] = self.workers[id]
+        self._ask_others(id, now)
+        for place in (f"{Place.SITE}:{info.site}", f"{Place.SITE}:{EVERYWHERE}", f"{Place.WORKER}:{id}"):
+            for condition in self._unasked.pop(place, {}).values():
+                if self.conditions.get(condition.id) is condition and not condition.probe:
+                    self._test(condition, now)
+        return number
+
+    def on_link_closed(self, id: str, now: float) -> None:
+        super().on_link_closed(id, now)
+        self._leave_site(id)
+        self._ask_others(id, now)
+
+    def on_bye(self, id: str, now: float) -> None:
+        super().on_bye(id, now)
+        self._leave_site(id)
+        self._ask_others(id, now)
+        self._free_worker(id, now)
+
+    def _leave_site(self, id: str) -> None:
+        """Of which it was, if it was of any."""
+        for site in (self.workers[id].info.site, EVERYWHERE):
+            if (workers := self._sites.get(site)) is not None:
+                workers.pop(id, None)
+                if not workers:
+                    del self._sites[site]
+
+    def _ask_others(self, id: str, now: float) -> None:
+        """What a worker was asked will not be answered any more."""
+        for number in sorted(self._asked.get(id, ())):
+            self._ask_again(number, now)
+
+    def _ask_again(self, number: int, now: float) -> None:
+        condition = self._answered(number)
+        if condition is not None and self.conditions.get(condition.id) is condition:
+            self._test(condition, now)
+
+    def _free_worker(self, id: str, now: float) -> None:
+        """It will not come back: what was wrong there need not hold up its tasks elsewhere."""
+        for condition in list(self._at_worker.get(id, {}).values()):
+            self._release(condition, condition.count, f"worker {id} is gone", now)
+
+    def _lose(self, worker: Worker, now: float) -> None:
+        super()._lose(worker, now)
+        self._free_worker(worker.id, now)
+
+    # -- waves --------------------------------------------------------------------------------------------
+
+    def _let_go(self, condition: Condition, room: int, now: float) -> None:
+        """It has cleared, for so many (0: for all): a wave of tasks goes on."""
+        wave = condition.row.wave
+        count = min(wave, room) if room else wave
+        condition.flows = True
+        if condition.count > count:
+            condition.row = msgspec.structs.replace(condition.row, wave=min(2 * wave, WAVE_MOST))
+        self._release(condition, count, "cleared", now)
+        if condition.id in self.conditions:
+            pause_s = min(WAVE_PAUSE_MOST_S, max(WAVE_PAUSE_S, 2 * condition.wall_s))
+            self._test_later(condition, now, pause_s)
+
+    def _release(self, condition: Condition, count: int, why: str, now: float) -> int:
+        """So many of its tasks are ready: the jobs take turns. Returns how many went."""
+        released = 0
+        while released < count and condition.jobs:
+            id, job = next(iter(condition.jobs.items()))
+            share = max(1, (count - released) // len(condition.jobs))
+            tasks = IntervalSet(job.blocks[condition].copy().take_first(share))
+            released += len(tasks)
+            self._unwait(condition, job, tasks)
+            if id in condition.jobs:  # to the end of the line
+                condition.jobs[id] = condition.jobs.pop(id)
+            self._go_on(condition, job, tasks, why, now)
+        self._close_if_empty(condition, why, now)
+        return released
+
+    def _go_on(self, condition: Condition, job: Job, tasks: IntervalSet, why: str, now: float) -> None:
+        if next_state(TaskState.BLOCKED, TaskEvent.UNBLOCK) is not TaskState.READY:
+            return
+        job.ready.update(tasks)
+        job.out.setdefault(condition, IntervalSet()).update(tasks)
+        condition.out[job.id] = job
+        self.changes.append(
+            Noted(job.id, tuple(tasks.ranges()), now, "released", f"{condition.row.tester}: {why}")
+        )
+        self.effects.append(Progressed(job.id, [], []))
+        self._wait_again(job, tasks, now)
+
+    def _meet_fault(self, job: Job, task: int, fault: Fault, wall_s: float, now: float) -> None:
+        """A ready task has been tried, and met something outside that is broken."""
+        condition = self._block(job, IntervalSet([(task, task)]), fault, now)
+        condition.wall_s += (wall_s - condition.wall_s) * (1.0 if condition.count == 1 else 0.1)
+        if condition in job.out and task in job.out[condition]:
+            self._came_back(condition, job, task, now)
+
+    def _came_back(self, condition: Condition, job: Job, task: int, now: float) -> None:
+        """A task that was let go has met the fault again: it has not cleared after all."""
+        job.out[condition].discard(task)
+        if condition.flows:
+            condition.flows = False
+            row = condition.row
+            went = 1 + sum(len(one.out[condition]) for one in condition.out.values())
+            condition.row = msgspec.structs.replace(
+                row, wave=max(1, min(row.wave, went) // 4), tests=row.tests + 1
+            )
+            self._call_back(condition, now)
+            if not condition.probe:
+                self._test_later(condition, now, self.pause_s(condition))
+        if not job.out.get(condition, True):
+            self._none_out(condition, job)
+
+    def _call_back(self, condition: Condition, now: float) -> None:
+        """Those that it let go and that have not begun wait again: they would only meet the same."""
+        for job in list(condition.out.values()):
+            tasks = job.out[condition].intersection(job.ready)
+            if tasks:
+                job.ready.difference_update(tasks)
+                job.out[condition].difference_update(tasks)
+                self._wait_for(condition, job, tasks, now)
+                self.changes.append(
+                    Noted(
+                        job.id, tuple(tasks.ranges()), now, "blocked", f"{condition.row.tester}: broken again"
+                    )
+                )
+                self.effects.append(Progressed(job.id, [], []))
+                self.settle(job)
+            if not job.out[condition]:
+                self._none_out(condition, job)
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def _give_up(self, condition: Condition, why: str, now: float) -> int:
+        """All that wait for it fail, by no fault of theirs. Returns how many."""
+        reason = f"blocked on {condition.row.tester}: {why}"
+        count = condition.count
+        for job in list(condition.jobs.values()):
+            tasks = job.blocks[condition].copy()
+            self._unwait(condition, job, tasks)
+            job.failed.update(tasks)
+            for first, last in tasks.ranges():
+                self.changes.append(
+                    SpanConcluded(job.id, first, last, TaskState.FAILED, now, reason, End.BLOCKED)
+                )
+            self.effects.append(Progressed(job.id, named(tasks), []))
+            self._settle_or_end(job, now)
+            if job.minds_ends:
+                self._after_ends(job, tasks, now)
+        self._close_if_empty(condition, why, now)
+        return count
+
+    # -- what people ask ----------------------------------------------------------------------------------
+
+    def on_test_now(self, condition: Condition, now: float) -> None:
+        if not condition.probe:
+            self._set(condition, next_test_at=now)
+            self._await_test(condition)
+
+    def on_release_condition(self, condition: Condition, count: int, who: str, now: float) -> int:
+        """Let so many go (0: all) without a test. Returns how many went."""
+        condition.flows = True
+        return self._release(condition, count or condition.count, f"released by {who}", now)
+
+    def on_fail_condition(self, condition: Condition, why: str, now: float) -> int:
+        return self._give_up(condition, why, now)
+
+    def on_pause_condition(self, condition: Condition, by: str, now: float) -> None:
+        """Neither tested nor given up until `on_resume_condition`."""
+        if not condition.row.paused:
+            self._set(condition, paused=by, paused_at=now)
+
+    def on_resume_condition(self, condition: Condition, now: float) -> None:
+        row = condition.row
+        if row.paused:
+            slept_s = max(0.0, now - row.paused_at)
+            self._set(
+                condition, paused="", paused_at=0.0, opened_at=row.opened_at + slept_s, next_test_at=now
+            )
+            self._await_test(condition)
+
+
+def limit_s(condition: Condition) -> float:
+    """How long one test may take."""
+    return min(TEST_LIMIT_MOST_S, max(TEST_LIMIT_S, condition.policy.pause_s(condition.row.tests)))
+
+
+def _place(row: ConditionRow) -> str:
+    return f"{row.place}:{row.where}"
