@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tercel.core.changes import Change, Concluded, JobAdded, Loaded, SpanConcluded
+from tercel.core.conditions import ConditionRow, Place
 from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, JobSpec, Lease, Role, Token
 from tercel.core.reports import Blame, End, Outcome, Output, Report
@@ -13,6 +14,7 @@ from tercel.stores.memory import MemoryStore
 from tercel.stores.sqlite import SqliteStore
 
 FINISHED, FAILED, CANCELLED = TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED
+BLOCKED = TaskState.BLOCKED
 
 
 class Kept(Protocol):
@@ -121,11 +123,32 @@ def token(name: str, role: Role = Role.USER) -> Token:
     return Token(id=name, role=role, user="ada", digest="ab" * 32, created_at=5.5, note="laptop")
 
 
+def condition(id: int, *, tests: int = 0, closed_at: float | None = None) -> ConditionRow:
+    return ConditionRow(
+        id=id,
+        owner="ada",
+        tester="tcp:licence.lab:27000",
+        place=Place.MANAGER,
+        env={"PATH": "/bin"} if id % 2 else {},
+        policy="every 2m for 12h",
+        opened_at=400.5 + id,
+        tests=tests,
+        closed_at=closed_at,
+        closed="" if closed_at is None else "cleared",
+    )
+
+
 def answers(store: Store, attempts: int = 0) -> dict[str, object]:
     """What the store says to every question about all it knows (and output of attempts up to a number)."""
     told: dict[str, object] = {
         "jobs": store.jobs(owner=None, before=None, limit=1000),
         "page": store.jobs(owner="ada", before=3, limit=2),
+        "conditions": store.conditions(open_only=False, before=None, limit=1000),
+        "open conditions": [
+            store.conditions(open_only=True, before=before, limit=limit)
+            for before, limit in ((None, 1000), (3, 1), (3, 0))
+        ],
+        "condition": [store.condition(id) for id in range(6)],
     }
     for row in store.jobs(owner=None, before=None, limit=1000):
         job, first, last = row.id, row.ranges[0][0], row.ranges[-1][1]
@@ -152,6 +175,9 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
             ],
             f"{job} ended": [store.ended(job, state) for state in sorted(TERMINAL)],
             f"{job} history": [store.history(job, task) for task in tasks],
+            f"{job} notes": [store.notes(job, task) for task in tasks],
+            f"{job} live": store.live(job),
+            f"{job} dependents": store.dependents(job),
         }
     for attempt in range(1, attempts + 1):
         told[f"output of {attempt}"] = [

@@ -17,14 +17,16 @@ from tercel.core.changes import (
     Concluded,
     JobEnded,
     Leased,
+    Noted,
     OutputKept,
     Reopened,
+    TasksBlocked,
     TokenAdded,
 )
 from tercel.core.errors import PassingFault, TercelError, UsageError
 from tercel.core.model import JobSpec
 from tercel.core.reports import Output
-from tercel.stores.sqlite import SqliteStore, chunks, outcomes, queries, schema
+from tercel.stores.sqlite import SqliteStore, chunks, conditions, outcomes, queries, schema
 from tercel.stores.sqlite.connections import BUSY_TIMEOUT_S
 from tests.conformance.stores import (
     FAILED,
@@ -378,6 +380,24 @@ def test_lines_are_read_once_for_many_tasks_in_order(
     for task in range(0, 3000, 10):
         kept.store.lines(1, task, task + 9)
     assert len(reads) == 3
+
+
+def test_neighbours_that_are_blocked_in_one_batch_are_one_row(kept: KeptInSqlite, path: Path) -> None:
+    each = [TasksBlocked(1, ((task, task),), 1, float(task)) for task in range(1000)]
+    notes = [Noted(1, ((task, task),), 5.0, "blocked") for task in range(1000)]
+    hand_over(kept.store, job(1, (0, 10**7 - 1)), *reversed(each), *notes)
+    assert (ask(path, "SELECT count(*) FROM blocked"), ask(path, "SELECT count(*) FROM note")) == (1, 1)
+    hand_over(kept.store, TasksBlocked(1, ((0, 10**7 - 1),), 2, 9.0))
+    assert ask(path, "SELECT count(*) FROM blocked") == 1
+
+
+def test_very_many_blocked_tasks_far_apart_are_read_some_at_a_time(
+    kept: KeptInSqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "RANGES_AT_ONCE", 3)
+    ranges = [(task, task) for task in range(0, 20, 2)]
+    hand_over(kept.store, job(1, (0, 99)), *[TasksBlocked(1, (range,), 1, 1.0) for range in ranges])
+    assert kept.reopen().jobs[0].blocked == [(1, ranges)]
 
 
 def test_a_million_outcomes_take_little_room(kept: KeptInSqlite, path: Path) -> None:

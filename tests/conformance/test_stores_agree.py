@@ -15,18 +15,23 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from tercel.core.changes import (
+    AttemptLost,
     AttemptSpent,
     Blamed,
     Change,
     Concluded,
+    ConditionSet,
     JobEnded,
     JobResumed,
     LeaseClosed,
     Leased,
+    Noted,
     OutputKept,
     Reopened,
     ReservationRemoved,
     ReservationSet,
+    TasksBlocked,
+    TasksUnblocked,
     TokenAdded,
     TokenRevoked,
     ValueKept,
@@ -38,6 +43,7 @@ from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.reports import Blame, Output
 from tercel.core.states import TaskState
 from tests.conformance.stores import (
+    BLOCKED,
     CANCELLED,
     FAILED,
     FINISHED,
@@ -45,6 +51,7 @@ from tests.conformance.stores import (
     KeptInSqlite,
     answers,
     cancelled,
+    condition,
     job,
     lease,
     outcome,
@@ -80,6 +87,10 @@ class Plan:
 OUTPUTS = st.none() | st.builds(Output, st.just(9), st.just(4), st.binary(max_size=4), st.integers(0, 2))
 WORKERS = st.sampled_from(["n1", "n2", "n3"])
 RANGES = st.sampled_from([((0, 0),), ((0, 6),), ((3, 12),), ((0, 2), (5, 5), (9, 14)), ((2, 2), (4, 4))])
+
+CONDITIONS = st.integers(1, 4)
+TIMES = st.sampled_from([10.5, 20.0, 30.25])
+SIZES = st.sampled_from([1, 1, 2, 5, 15, 20, 5000])
 
 IN_MEMORY = Path("/dev/shm")
 """What is compared here are answers: thousands of commits need not wait for the disk."""
@@ -213,6 +224,47 @@ class StoresAgree(RuleBasedStateMachine):
                 counts = [len(planned.ended[state]) for state in (FINISHED, FAILED, CANCELLED)]
                 self.batch.append(JobEnded(planned.id, 77.5, *counts))
                 planned.over = True
+
+    @precondition(lambda self: any(job.open for job in self.plan.jobs))
+    @rule(
+        data=st.data(), low=st.integers(0, 15), size=SIZES, of=CONDITIONS, at=TIMES, attempted=st.booleans()
+    )
+    def block(self, data: st.DataObject, low: int, size: int, of: int, at: float, attempted: bool) -> None:
+        planned = data.draw(st.sampled_from([job for job in self.plan.jobs if job.open]))
+        waiting = planned.open.intersection(IntervalSet([(low, low + size - 1)]))
+        if attempted:
+            self.batch += [
+                AttemptLost(outcome(task, attempt=self.plan.attempt(), job=planned.id, state=BLOCKED))
+                for task in waiting
+            ]
+        self.batch.append(TasksBlocked(planned.id, tuple(waiting.ranges()), of, at))
+
+    @precondition(lambda self: self.plan.jobs)
+    @rule(data=st.data(), low=st.integers(0, 15), size=SIZES)
+    def unblock(self, data: st.DataObject, low: int, size: int) -> None:
+        planned = data.draw(st.sampled_from(self.plan.jobs))
+        self.batch.append(
+            TasksUnblocked(planned.id, ((low, low + size - 1), (low + size + 2, low + size + 2)))
+        )
+
+    @rule(id=CONDITIONS, tests=st.integers(0, 3), closed_at=st.none() | TIMES)
+    def set_condition(self, id: int, tests: int, closed_at: float | None) -> None:
+        self.batch.append(ConditionSet(condition(id, tests=tests, closed_at=closed_at)))
+
+    @precondition(lambda self: self.plan.jobs)
+    @rule(
+        data=st.data(),
+        ranges=st.lists(st.tuples(st.integers(0, 15), SIZES), min_size=1, max_size=3),
+        at=TIMES,
+        what=st.sampled_from(["held", "released"]),
+        note=st.sampled_from(["", "by ada"]),
+    )
+    def note(
+        self, data: st.DataObject, ranges: list[tuple[int, int]], at: float, what: str, note: str
+    ) -> None:
+        planned = data.draw(st.sampled_from(self.plan.jobs))
+        told = tuple(IntervalSet((low, low + size - 1) for low, size in ranges).ranges())
+        self.batch.append(Noted(planned.id, told, at, what, note))
 
     @rule(worker=WORKERS)
     def issue_lease(self, worker: str) -> None:

@@ -18,15 +18,20 @@ from typing import ClassVar
 import pytest
 
 from tercel.core.changes import (
+    AttemptLost,
     AttemptSpent,
     Change,
     Concluded,
+    ConditionSet,
     JobEnded,
     JobResumed,
     LeaseClosed,
     Leased,
+    Noted,
     OutputKept,
     Reopened,
+    TasksBlocked,
+    TasksUnblocked,
     TokenAdded,
     TokenRevoked,
 )
@@ -35,11 +40,13 @@ from tercel.core.reports import Output
 from tercel.stores.memory import MemoryStore
 from tercel.stores.sqlite import SqliteStore
 from tests.conformance.stores import (
+    BLOCKED,
     FAILED,
     FINISHED,
     answers,
     cancelled,
     concluded,
+    condition,
     hand_over,
     job,
     lease,
@@ -55,6 +62,9 @@ BEFORE: list[Change] = [
     Concluded(outcome(1, attempt=1, state=FAILED)),
     cancelled(20, 29),
     Leased(lease(5)),
+    ConditionSet(condition(1)),
+    TasksBlocked(1, ((40, 45),), 1, 1.0),
+    Noted(1, ((40, 45),), 1.0, "blocked"),
     *concluded(range(2), job=2),
     JobEnded(2, 1.0, 2, 0, 0),
 ]
@@ -64,6 +74,12 @@ BATCH: list[Change] = [
     LeaseClosed(5),
     *concluded(range(50, 90)),
     AttemptSpent(outcome(10, attempt=2, state=FAILED)),
+    AttemptLost(outcome(11, attempt=4, state=BLOCKED)),
+    ConditionSet(condition(1, closed_at=2.0)),
+    ConditionSet(condition(2)),
+    TasksUnblocked(1, ((41, 43),)),
+    TasksBlocked(1, ((11, 11),), 2, 2.0),
+    Noted(1, ((41, 43),), 2.0, "released"),
     JobResumed(2),
     Reopened(1, ((1, 1), (22, 25))),
     Concluded(outcome(1, attempt=3, out=Output(2, 2, b"hi"))),

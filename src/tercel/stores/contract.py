@@ -13,7 +13,8 @@ Questions see what is committed; they may be asked from any thread, at any time,
 from collections.abc import Sequence
 from typing import Protocol
 
-from tercel.core.changes import Change, LiveJob, Loaded, SpanConcluded
+from tercel.core.changes import Change, LiveJob, Loaded, Noted, SpanConcluded
+from tercel.core.conditions import ConditionRow
 from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow
 from tercel.core.reports import Outcome, Report
@@ -62,6 +63,17 @@ class Store(Protocol):
 
     def history(self, job: int, task: int) -> list[Outcome]:
         """Earlier attempts that were superseded by a retry, oldest first."""
+
+    def notes(self, job: int, task: int) -> list[Noted]:
+        """What befell a task beside its attempts, oldest first; of the same time as it was written.
+
+        Each names this task alone. Two with the same time, word and text are one.
+        """
+
+    def condition(self, id: int) -> ConditionRow | None: ...
+
+    def conditions(self, *, open_only: bool, before: int | None, limit: int) -> list[ConditionRow]:
+        """Newest first; with ids below `before`; also those that are closed, unless `open_only`."""
 
     def ended(self, job: int, state: TaskState) -> list[Range]:
         """The tasks of a job that ended in `state`, as ranges, ascending and maximal."""

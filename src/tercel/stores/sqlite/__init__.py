@@ -1,7 +1,8 @@
 """The embedded default: one SQLite file, WAL, synchronous=FULL, so that a commit survives the loss of power.
 
     store         the contract, put together from the others
-    schema        tables as they are now, and the way there from older files
+    schema        tables as they are now
+    migrations    the way there from older files
     queries       every statement, named; no SQL stands elsewhere
     connections   one writer, any number of readers, and who owns the file
     writing       a batch of changes -> few statements with many rows
@@ -9,6 +10,8 @@
     chunks        what each task has of its own (lines, calls), many to a row
     values        uploaded values; and of many tasks at once what functions returned
     outcomes      how tasks ended: records, spans, history
+    conditions    what tasks wait for, and which do
+    notes         what befell tasks beside their attempts
     ranges        task numbers -> ranges
     faults        SQLite's errors -> ours, by blame
 

@@ -23,7 +23,12 @@ from tercel.stores.sqlite import queries
 from tercel.stores.sqlite.ranges import append_islands, united
 
 # Numbers in files: never changed, never used again for something else.
-STATE_CODES = {TaskState.FINISHED: 1, TaskState.FAILED: 2, TaskState.CANCELLED: 3}
+STATE_CODES = {
+    TaskState.FINISHED: 1,
+    TaskState.FAILED: 2,
+    TaskState.CANCELLED: 3,
+    TaskState.BLOCKED: 4,  # in history only
+}
 END_CODES = {
     End.EXITED: 1,
     End.SIGNALLED: 2,

@@ -247,6 +247,47 @@ FAILURES = """
 """
 """Retries spent by tasks that have not ended."""
 
+# --- what tasks wait for, and what befell them
+
+CONDITION_SET = "INSERT OR REPLACE INTO condition (id, row, closed_at) VALUES (?, ?, ?)"
+CONDITION = "SELECT row FROM condition WHERE id = ?"
+CONDITION_NEXT = "SELECT coalesce(max(id), 0) + 1 FROM condition"
+CONDITIONS = "SELECT row FROM condition WHERE id < ? ORDER BY id DESC LIMIT ?"
+CONDITIONS_OPEN = """
+    SELECT row FROM condition INDEXED BY condition_open WHERE closed_at IS NULL AND id < ? ORDER BY id DESC LIMIT ?
+"""
+
+BLOCKED_CUT: tuple[str, ...] = (
+    """
+    INSERT OR REPLACE INTO blocked (job, first, last, condition, at)
+    SELECT job, :last + 1, last, condition, at FROM blocked
+    WHERE job = :job AND last > :last
+        AND first = (SELECT max(first) FROM blocked WHERE job = :job AND first <= :last)
+    """,
+    """
+    UPDATE blocked SET last = :first - 1
+    WHERE job = :job AND last >= :first
+        AND first = (SELECT max(first) FROM blocked WHERE job = :job AND first < :first)
+    """,
+    "DELETE FROM blocked WHERE job = :job AND first BETWEEN :first AND :last",
+)
+"""As SPAN_CUT does."""
+BLOCKED_ANY = "SELECT 1 FROM blocked WHERE job = ? LIMIT 1"
+BLOCKED_ADD = "INSERT OR REPLACE INTO blocked (job, first, last, condition, at) VALUES (?, ?, ?, ?, ?)"
+BLOCKED = """
+    SELECT group_concat(row) FROM (
+        SELECT '[' || first || ',' || last || ',' || condition || ']' AS row
+        FROM blocked WHERE job = :job AND first > :after ORDER BY first LIMIT :limit
+    )
+"""
+"""In one row, as JSON without the outer brackets."""
+
+NOTE_ADD = "INSERT INTO note (job, level, first, last, at, what, note) VALUES (?, ?, ?, ?, ?, ?, ?)"
+NOTES = """
+    SELECT at, id, what, note FROM note INDEXED BY note_by_task
+    WHERE job = :job AND level = :level AND first BETWEEN :lowest AND :task AND last >= :task
+"""
+
 # --- values
 
 VALUE_ADD = "INSERT OR REPLACE INTO value_piece (key, number, data, last) VALUES (?, ?, ?, ?)"

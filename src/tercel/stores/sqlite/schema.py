@@ -8,8 +8,10 @@ alike: tests/conformance/test_stores.py compares them, starting from each versio
      |----< history >---- the same
      |----< span
      |----< lease >------ worker ---- also named by outcome and history
-     |----< job_edge, job_need
-    epoch, token, queue, worker_row, reservation, value_piece   stand alone
+     |----< job_edge, job_need, note
+     |----< blocked >---- condition
+     |----< value_use >-- value_piece
+    epoch, token, queue, worker_row, reservation, next_number   stand alone
 """
 
 import sqlite3
@@ -17,11 +19,12 @@ from pathlib import Path
 
 from tercel.core.errors import UsageError
 from tercel.stores.sqlite import queries
+from tercel.stores.sqlite.migrations import MIGRATIONS
 
 APPLICATION_ID = 0x54455243
 """`TERC`, in the file's header: tells our files from other programs'."""
 
-VERSION = 3
+VERSION = 4
 
 SCHEMA: tuple[str, ...] = (
     """
@@ -49,6 +52,7 @@ SCHEMA: tuple[str, ...] = (
     )
     """,
     "CREATE INDEX job_unfinished ON job (id) WHERE ended_at IS NULL",
+    "CREATE INDEX job_ended ON job (ended_at) WHERE ended_at IS NOT NULL",
     "CREATE INDEX job_by_owner ON job (owner, id)",
     # Not unique: a key used twice by mistake of a manager must not make its whole batch impossible to store.
     "CREATE INDEX job_by_key ON job (owner, key, id) WHERE key <> ''",
@@ -84,6 +88,11 @@ SCHEMA: tuple[str, ...] = (
         PRIMARY KEY (needed, job)
     ) WITHOUT ROWID
     """,
+    "CREATE INDEX job_need_by_job ON job_need (job)",
+    # Jobs that were removed and have rows in other tables still.
+    "CREATE TABLE leaving (job INTEGER PRIMARY KEY)",
+    # What the next of a kind is at least called, though the last of them was removed.
+    "CREATE TABLE next_number (kind TEXT PRIMARY KEY, value INTEGER NOT NULL)",
     """
     CREATE TABLE queue (
         name TEXT PRIMARY KEY,
@@ -159,6 +168,37 @@ SCHEMA: tuple[str, ...] = (
         PRIMARY KEY (job, first)
     ) WITHOUT ROWID
     """,
+    # A row each, as msgpack of ConditionRow. Closed ones are kept for people.
+    "CREATE TABLE condition (id INTEGER PRIMARY KEY, row BLOB NOT NULL, closed_at REAL)",
+    "CREATE INDEX condition_open ON condition (id) WHERE closed_at IS NULL",
+    "CREATE INDEX condition_closed ON condition (closed_at) WHERE closed_at IS NOT NULL",
+    # Ranges of one job never overlap.
+    """
+    CREATE TABLE blocked (
+        job INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        condition INTEGER NOT NULL,
+        at REAL NOT NULL,
+        PRIMARY KEY (job, first)
+    ) WITHOUT ROWID
+    """,
+    # Ranges of one job may overlap. By level, which is about how long they are, so that those which contain a task are
+    # found among few.
+    """
+    CREATE TABLE note (
+        id INTEGER PRIMARY KEY,
+        job INTEGER NOT NULL,
+        level INTEGER NOT NULL,  -- notes.LENGTHS
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        at REAL NOT NULL,
+        what TEXT NOT NULL,
+        note TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX note_by_task ON note (job, level, first)",
+    "CREATE INDEX note_by_time ON note (at)",
     # By attempt, so that it stays in place when an outcome moves into history.
     """
     CREATE TABLE output (
@@ -187,6 +227,9 @@ SCHEMA: tuple[str, ...] = (
         PRIMARY KEY (key, number)
     )
     """,
+    # Which jobs refer to which; job 0 stands for all from before this was known.
+    "CREATE TABLE value_use (job INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (job, key)) WITHOUT ROWID",
+    "CREATE INDEX value_use_by_key ON value_use (key, job)",
     """
     CREATE TABLE token (
         id TEXT PRIMARY KEY,
@@ -198,43 +241,6 @@ SCHEMA: tuple[str, ...] = (
     )
     """,
 )
-
-MIGRATIONS: dict[int, tuple[str, ...]] = {
-    1: (
-        "ALTER TABLE job ADD COLUMN flow INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE job ADD COLUMN held BLOB",
-        "ALTER TABLE span ADD COLUMN end INTEGER NOT NULL DEFAULT 4",
-        "CREATE TABLE job_edge (job INTEGER PRIMARY KEY, edges BLOB NOT NULL)",
-        "CREATE TABLE job_need (needed INTEGER NOT NULL, job INTEGER NOT NULL, PRIMARY KEY (needed, job)) WITHOUT ROWID",
-        "CREATE TABLE queue (name TEXT PRIMARY KEY, row BLOB NOT NULL)",
-        """
-        CREATE TABLE call_chunk (
-            job INTEGER NOT NULL,
-            first INTEGER NOT NULL,
-            calls BLOB NOT NULL,
-            PRIMARY KEY (job, first)
-        )
-        """,
-        "ALTER TABLE output ADD COLUMN value BLOB",
-        """
-        CREATE TABLE value_piece (
-            key TEXT NOT NULL,
-            number INTEGER NOT NULL,
-            data BLOB NOT NULL,
-            last INTEGER NOT NULL,
-            PRIMARY KEY (key, number)
-        )
-        """,
-    ),
-    2: (
-        "ALTER TABLE outcome ADD COLUMN exceeded TEXT",
-        "ALTER TABLE history ADD COLUMN exceeded TEXT",
-        "ALTER TABLE history ADD COLUMN blame INTEGER",
-        "CREATE TABLE worker_row (name TEXT PRIMARY KEY, row BLOB NOT NULL)",
-        "CREATE TABLE reservation (id INTEGER PRIMARY KEY, row BLOB NOT NULL)",
-    ),
-}
-"""The statements that make a file of this version one of the next."""
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from tercel.core.changes import Change, LiveJob, Loaded
+from tercel.core.changes import Change, LiveJob, Loaded, Noted
+from tercel.core.conditions import ConditionRow
 from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, Lease, Role, Token
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
 from tercel.stores.contract import Store, needed_by
-from tercel.stores.sqlite import faults, jobs, outcomes, pool, queries, values, writing
+from tercel.stores.sqlite import conditions, faults, jobs, notes, outcomes, pool, queries, values, writing
 from tercel.stores.sqlite.chunks import CALLS, LINES, Chunks
 from tercel.stores.sqlite.connections import Ownership, Readers, open_writer
 from tercel.stores.sqlite.outcomes import WorkerIds
@@ -79,6 +80,9 @@ class SqliteStore(Store):
             queues=jobs.queues(self._writer),
             workers=pool.workers(self._writer),
             reservations=pool.reservations(self._writer),
+            # Ascending, as all the rest here.
+            conditions=conditions.newest(self._writer, open_only=True, below=_MOST, limit=_MOST)[::-1],
+            next_condition=conditions.next_number(self._writer),
             leases=[Lease(*columns) for columns in self._writer.execute(queries.LEASES)],
             tokens=[
                 Token(id=id, role=Role(role), user=user, digest=digest, created_at=created_at, note=note)
@@ -174,6 +178,21 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             return outcomes.history(connection, _known(job), _known(task))
 
+    def notes(self, job: int, task: int) -> list[Noted]:
+        with self._readers.snapshot() as connection:
+            return notes.of_task(connection, _known(job), _known(task))
+
+    def condition(self, id: int) -> ConditionRow | None:
+        with self._readers.snapshot() as connection:
+            return conditions.condition(connection, _known(id))
+
+    def conditions(self, *, open_only: bool, before: int | None, limit: int) -> list[ConditionRow]:
+        below = _MOST if before is None else _known(before)
+        with self._readers.snapshot() as connection:
+            return conditions.newest(
+                connection, open_only=open_only, below=below, limit=_known(max(limit, 0))
+            )
+
     def ended(self, job: int, state: TaskState) -> list[Range]:
         with self._readers.snapshot() as connection:
             return outcomes.ended(connection, _known(job), state)
@@ -209,6 +228,7 @@ def _live(connection: sqlite3.Connection, row: JobRow) -> LiveJob:
         failures=outcomes.failures(connection, row.id),
         skipped=outcomes.skipped(connection, row.id),
         edges=jobs.edges(connection, row.id),
+        blocked=conditions.blocked(connection, row.id),
     )
 
 

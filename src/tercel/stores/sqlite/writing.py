@@ -4,6 +4,7 @@ Changes of one kind are written together. That is the same as one by one whereve
 
     lease ids are never used again      so all openings may go before all closings
     an end and a resumption of a job    share one statement, in order
+    blocking and unblocking             touch no other table, and are sorted out among themselves
     a task ends once                    unless it was reopened between: so each Reopened begins a new stretch,
                                         and within a stretch it goes first
 """
@@ -18,12 +19,14 @@ from tercel.core.changes import (
     Blamed,
     Change,
     Concluded,
+    ConditionSet,
     JobAdded,
     JobEnded,
     JobResumed,
     JobRevised,
     LeaseClosed,
     Leased,
+    Noted,
     OutputKept,
     QueueRemoved,
     QueueSet,
@@ -31,12 +34,14 @@ from tercel.core.changes import (
     ReservationRemoved,
     ReservationSet,
     SpanConcluded,
+    TasksBlocked,
+    TasksUnblocked,
     TokenAdded,
     TokenRevoked,
     ValueKept,
     WorkerSet,
 )
-from tercel.stores.sqlite import chunks, jobs, outcomes, pool, queries, values
+from tercel.stores.sqlite import chunks, conditions, jobs, notes, outcomes, pool, queries, values
 from tercel.stores.sqlite.outcomes import WorkerIds
 
 
@@ -58,6 +63,9 @@ class _Stretch:
         self.revised: list[JobRevised] = []
         self.queues: list[QueueSet | QueueRemoved] = []
         self.pool: list[WorkerSet | ReservationSet | ReservationRemoved] = []
+        self.conditions: list[ConditionSet] = []
+        self.blocked: list[TasksBlocked | TasksUnblocked] = []
+        self.noted: list[Noted] = []
         self.tokens: list[TokenAdded | TokenRevoked] = []
         self.takes: dict[type[Change], Callable[[Any], None]] = {
             Reopened: self.reopened.append,
@@ -79,6 +87,10 @@ class _Stretch:
             WorkerSet: self.pool.append,
             ReservationSet: self.pool.append,
             ReservationRemoved: self.pool.append,
+            ConditionSet: self.conditions.append,
+            TasksBlocked: self.blocked.append,
+            TasksUnblocked: self.blocked.append,
+            Noted: self.noted.append,
             TokenAdded: self.tokens.append,
             TokenRevoked: self.tokens.append,
         }
@@ -137,6 +149,12 @@ def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch
         jobs.end(connection, stretch.ends)
     if stretch.revised:
         jobs.revise(connection, stretch.revised)
+    if stretch.conditions:
+        conditions.keep(connection, stretch.conditions)
+    if stretch.blocked:
+        conditions.block(connection, stretch.blocked)
+    if stretch.noted:
+        notes.add(connection, stretch.noted)
     for queue in stretch.queues:
         jobs.set_queue(connection, queue)
     for kept in stretch.pool:

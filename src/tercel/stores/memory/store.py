@@ -10,7 +10,7 @@ It is meant to be obviously right and cheap for small jobs; nothing here is tune
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from tercel.core.changes import (
     Blamed,
     Change,
     Concluded,
+    ConditionSet,
     Edge,
     JobAdded,
     JobEnded,
@@ -31,6 +32,7 @@ from tercel.core.changes import (
     Leased,
     LiveJob,
     Loaded,
+    Noted,
     OutputKept,
     QueueRemoved,
     QueueSet,
@@ -38,93 +40,24 @@ from tercel.core.changes import (
     ReservationRemoved,
     ReservationSet,
     SpanConcluded,
+    TasksBlocked,
+    TasksUnblocked,
     TokenAdded,
     TokenRevoked,
     ValueKept,
     WorkerSet,
 )
+from tercel.core.conditions import ConditionRow
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import Call, JobRow, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
-from tercel.core.reports import Blame, End, Outcome
+from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
-from tercel.stores.contract import Store, needed_by, unattempted
+from tercel.stores.contract import Store, needed_by
+from tercel.stores.memory.tasks import Tasks
 from tercel.wire.api import ValueRow
 
 T = TypeVar("T")
-
-
-class _Tasks:
-    """What is known of one job's tasks."""
-
-    __slots__ = ("history", "outcomes", "spans", "spent")
-
-    def __init__(self) -> None:
-        self.outcomes: dict[int, Outcome] = {}
-        """By task."""
-        self.spans: list[SpanConcluded] = []
-        """Disjoint, in any order."""
-        self.history: defaultdict[int, dict[int, Outcome]] = defaultdict(dict)
-        """By task, then attempt."""
-        self.spent: defaultdict[int, set[int]] = defaultdict(set)
-        """By task: the attempts that spent a retry since it was last reopened."""
-
-    def conclude_span(self, span: SpanConcluded) -> None:
-        self._cut_spans(span.first, span.last)
-        self.spans.append(span)
-
-    def reopen(self, first: int, last: int) -> None:
-        for task in _members(self.outcomes, first, last):
-            outcome = self.outcomes.pop(task)
-            self.history[task][outcome.report.attempt] = outcome
-        for task in _members(self.spent, first, last):
-            del self.spent[task]
-        self._cut_spans(first, last)
-
-    def put_blame(self, task: int, attempt: int, blame: Blame) -> None:
-        earlier = self.history.get(task, {})
-        if attempt in earlier:
-            earlier[attempt] = msgspec.structs.replace(earlier[attempt], blame=blame)
-            self.spent[task].discard(attempt)
-            if not self.spent[task]:
-                del self.spent[task]
-
-    def _cut_spans(self, first: int, last: int) -> None:
-        kept: list[SpanConcluded] = []
-        for span in self.spans:
-            if span.last < first or span.first > last:
-                kept.append(span)
-                continue
-            if span.first < first:
-                kept.append(msgspec.structs.replace(span, last=first - 1))
-            if span.last > last:
-                kept.append(msgspec.structs.replace(span, first=last + 1))
-        self.spans = kept
-
-    def ended(self, state: TaskState) -> IntervalSet:
-        numbers = IntervalSet((span.first, span.last) for span in self.spans if span.state is state)
-        for task, outcome in sorted(self.outcomes.items()):
-            if outcome.state is state:
-                numbers.add(task)
-        return numbers
-
-    def skipped(self) -> IntervalSet:
-        return IntervalSet((span.first, span.last) for span in self.spans if span.end is End.SKIPPED)
-
-    def records(self, wanted: IntervalSet) -> Iterator[Outcome]:
-        """In no particular order."""
-        yield from (outcome for task, outcome in self.outcomes.items() if task in wanted)
-        for span in self.spans:
-            for task in wanted.intersection(IntervalSet([(span.first, span.last)])):
-                yield unattempted(span, task)
-
-    def failures(self) -> dict[int, int]:
-        over = IntervalSet((span.first, span.last) for span in self.spans)
-        return {
-            task: len(attempts)
-            for task, attempts in sorted(self.spent.items())
-            if task not in self.outcomes and task not in over
-        }
 
 
 class MemoryStore(Store):
@@ -142,10 +75,11 @@ class MemoryStore(Store):
         self._calls: dict[int, tuple[Call, ...]] = {}
         self._values: defaultdict[str, dict[int, tuple[bytes, bool]]] = defaultdict(dict)
         """By key and number: a piece, and whether it is the last."""
-        self._tasks: defaultdict[int, _Tasks] = defaultdict(_Tasks)
+        self._tasks: defaultdict[int, Tasks] = defaultdict(Tasks)
         self._leases: dict[int, Lease] = {}
         self._segments: defaultdict[tuple[int, str], dict[int, bytes]] = defaultdict(dict)
         self._tokens: dict[str, Token] = {}
+        self._conditions: dict[int, ConditionRow] = {}
 
     def load(self) -> Loaded:
         with self._lock:
@@ -163,6 +97,8 @@ class MemoryStore(Store):
                 reservations=[reservation for _, reservation in sorted(self._reservations.items())],
                 leases=[lease for _, lease in sorted(self._leases.items())],
                 tokens=[token for _, token in sorted(self._tokens.items())],
+                conditions=[row for _, row in sorted(self._conditions.items()) if row.closed_at is None],
+                next_condition=max(self._conditions, default=0) + 1,
             )
 
     def _live(self, job: JobRow) -> LiveJob:
@@ -175,6 +111,7 @@ class MemoryStore(Store):
             failures=tasks.failures(),
             skipped=tasks.skipped().ranges(),
             edges=list(self._edges.get(job.id, ())),
+            blocked=[(condition, waiting.ranges()) for condition, waiting in sorted(tasks.blocked.items())],
         )
 
     def write(self, changes: Sequence[Change]) -> None:
@@ -196,17 +133,18 @@ class MemoryStore(Store):
     def _apply(self, change: Change) -> None:
         match change:
             case Concluded(outcome):
-                self._tasks[outcome.report.job].outcomes[outcome.report.task] = outcome
+                self._tasks[outcome.report.job].outcomes[outcome.report.task] = _kept(outcome)
             case Leased(lease):
                 self._leases[lease.id] = lease
             case LeaseClosed(lease_id):
                 self._leases.pop(lease_id, None)
             case AttemptSpent(outcome):
                 tasks, report = self._tasks[outcome.report.job], outcome.report
-                tasks.history[report.task][report.attempt] = outcome
+                tasks.history[report.task][report.attempt] = _kept(outcome)
                 tasks.spent[report.task].add(report.attempt)
             case AttemptLost(outcome):
-                self._tasks[outcome.report.job].history[outcome.report.task][outcome.report.attempt] = outcome
+                report = outcome.report
+                self._tasks[report.job].history[report.task][report.attempt] = _kept(outcome)
             case SpanConcluded():
                 self._tasks[change.job].conclude_span(change)
             case Reopened(job, ranges):
@@ -239,6 +177,14 @@ class MemoryStore(Store):
                 self._keep(_ended(self._jobs[job], at, finished, failed, cancelled))
             case JobResumed(job):
                 self._keep(_ended(self._jobs[job], None, 0, 0, 0))
+            case ConditionSet(condition):
+                self._conditions[condition.id] = condition
+            case TasksBlocked(job, ranges, condition_id):
+                self._tasks[job].block(ranges, condition_id)
+            case TasksUnblocked(job, ranges):
+                self._tasks[job].unblock(ranges)
+            case Noted(job):
+                self._tasks[job].notes.append(change)
             case OutputKept(attempt, stream, number, data):
                 self._segments[attempt, stream][number] = data
             case ValueKept(key, number, data, last):
@@ -311,6 +257,23 @@ class MemoryStore(Store):
                 earlier.pop(tasks.outcomes[task].report.attempt, None)
         return [outcome for _, outcome in sorted(earlier.items())]
 
+    def notes(self, job: int, task: int) -> list[Noted]:
+        with self._lock:
+            return self._tasks[job].notes_of(task)
+
+    def condition(self, id: int) -> ConditionRow | None:
+        with self._lock:
+            return self._conditions.get(id)
+
+    def conditions(self, *, open_only: bool, before: int | None, limit: int) -> list[ConditionRow]:
+        with self._lock:
+            rows = [
+                row
+                for id, row in sorted(self._conditions.items(), reverse=True)
+                if (before is None or id < before) and (not open_only or row.closed_at is None)
+            ]
+        return rows[: max(limit, 0)]
+
     def ended(self, job: int, state: TaskState) -> list[Range]:
         with self._lock:
             return self._tasks[job].ended(state).ranges()
@@ -363,9 +326,13 @@ def _of_tasks(row: JobRow | None, items: Sequence[T], first: int, last: int) -> 
     return found
 
 
+def _kept(outcome: Outcome) -> Outcome:
+    """Without what only said where the attempt's task is to go."""
+    if not outcome.report.matched and not outcome.report.errno:
+        return outcome
+    report = msgspec.structs.replace(outcome.report, matched=(), errno="")
+    return msgspec.structs.replace(outcome, report=report)
+
+
 def _ended(row: JobRow, at: float | None, finished: int, failed: int, cancelled: int) -> JobRow:
     return msgspec.structs.replace(row, ended_at=at, finished=finished, failed=failed, cancelled=cancelled)
-
-
-def _members(tasks: Iterable[int], first: int, last: int) -> list[int]:
-    return [task for task in tasks if first <= task <= last]

@@ -1,0 +1,110 @@
+"""What is known of one job's tasks: how they ended, what became of earlier attempts, and what they wait for."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from tercel.core.changes import Noted, SpanConcluded
+from tercel.core.intervals import IntervalSet, Range
+from tercel.core.reports import Blame, End, Outcome
+from tercel.core.states import TaskState
+from tercel.stores.contract import unattempted
+
+
+class Tasks:
+    """What is known of one job's tasks."""
+
+    __slots__ = ("blocked", "history", "notes", "outcomes", "spans", "spent")
+
+    def __init__(self) -> None:
+        self.outcomes: dict[int, Outcome] = {}
+        """By task."""
+        self.spans: list[SpanConcluded] = []
+        """Disjoint, in any order."""
+        self.history: defaultdict[int, dict[int, Outcome]] = defaultdict(dict)
+        """By task, then attempt."""
+        self.spent: defaultdict[int, set[int]] = defaultdict(set)
+        """By task: the attempts that spent a retry since it was last reopened."""
+        self.blocked: dict[int, IntervalSet] = {}
+        """By condition, which wait for it: disjoint, and none empty."""
+        self.notes: list[Noted] = []
+
+    def conclude_span(self, span: SpanConcluded) -> None:
+        self._cut_spans(span.first, span.last)
+        self.spans.append(span)
+
+    def reopen(self, first: int, last: int) -> None:
+        for task in _members(self.outcomes, first, last):
+            outcome = self.outcomes.pop(task)
+            self.history[task][outcome.report.attempt] = outcome
+        for task in _members(self.spent, first, last):
+            del self.spent[task]
+        self._cut_spans(first, last)
+
+    def put_blame(self, task: int, attempt: int, blame: Blame) -> None:
+        earlier = self.history.get(task, {})
+        if attempt in earlier:
+            earlier[attempt] = msgspec.structs.replace(earlier[attempt], blame=blame)
+            self.spent[task].discard(attempt)
+            if not self.spent[task]:
+                del self.spent[task]
+
+    def _cut_spans(self, first: int, last: int) -> None:
+        kept: list[SpanConcluded] = []
+        for span in self.spans:
+            if span.last < first or span.first > last:
+                kept.append(span)
+                continue
+            if span.first < first:
+                kept.append(msgspec.structs.replace(span, last=first - 1))
+            if span.last > last:
+                kept.append(msgspec.structs.replace(span, first=last + 1))
+        self.spans = kept
+
+    def block(self, ranges: Sequence[Range], condition: int) -> None:
+        self.unblock(ranges)
+        if ranges:
+            self.blocked.setdefault(condition, IntervalSet()).update(IntervalSet(ranges))
+
+    def unblock(self, ranges: Sequence[Range]) -> None:
+        freed = IntervalSet(ranges)
+        for condition, waiting in list(self.blocked.items()):
+            waiting.difference_update(freed)
+            if not waiting:
+                del self.blocked[condition]
+
+    def notes_of(self, task: int) -> list[Noted]:
+        found = [note for note in self.notes if any(first <= task <= last for first, last in note.ranges)]
+        # A dictionary: what was noted twice was handed over twice.
+        alone = {msgspec.structs.replace(note, ranges=((task, task),)): None for note in found}
+        return sorted(alone, key=lambda note: note.at)
+
+    def ended(self, state: TaskState) -> IntervalSet:
+        numbers = IntervalSet((span.first, span.last) for span in self.spans if span.state is state)
+        for task, outcome in sorted(self.outcomes.items()):
+            if outcome.state is state:
+                numbers.add(task)
+        return numbers
+
+    def skipped(self) -> IntervalSet:
+        return IntervalSet((span.first, span.last) for span in self.spans if span.end is End.SKIPPED)
+
+    def records(self, wanted: IntervalSet) -> Iterator[Outcome]:
+        """In no particular order."""
+        yield from (outcome for task, outcome in self.outcomes.items() if task in wanted)
+        for span in self.spans:
+            for task in wanted.intersection(IntervalSet([(span.first, span.last)])):
+                yield unattempted(span, task)
+
+    def failures(self) -> dict[int, int]:
+        over = IntervalSet((span.first, span.last) for span in self.spans)
+        return {
+            task: len(attempts)
+            for task, attempts in sorted(self.spent.items())
+            if task not in self.outcomes and task not in over
+        }
+
+
+def _members(tasks: Iterable[int], first: int, last: int) -> list[int]:
+    return [task for task in tasks if first <= task <= last]
