@@ -161,7 +161,7 @@ def _retry_rule(text: str) -> RetryRule:
 
 def _block_rule(text: str) -> BlockRule:
     """exit:75>tcp:licence:1@site;every_10s_for_1h"""
-    rule = parse_rule(text.replace(">", "->", 1).replace("@", " @").replace("_", " "))
+    rule = parse_rule(text.replace(">", "->", 1).replace("@", " @").replace("_", " ").replace("+", ","))
     return rule if rule.at else msgspec.structs.replace(rule, at="site")
 
 

@@ -20,6 +20,8 @@ class Ending(Joining):
             chosen = members.intersection(tasks)
             members.difference_update(chosen)
             doomed.update(chosen)
+        if job.blocks:
+            self._leave_conditions(job, doomed, now, "cancelled")
         kills: dict[str, list[int]] = {}
         for task in members_among(job.flights, tasks):
             flight = job.flights[task]
@@ -31,8 +33,6 @@ class Ending(Joining):
             self.changes.append(SpanConcluded(job.id, first, last, TaskState.CANCELLED, now, reason))
         for task in members_among(job.strays, doomed):
             self._conclude_strays(job, task, again=True)
-        if job.blocks:
-            self._leave_conditions(job, doomed, now, "cancelled")
         for out in job.out.values():
             out.difference_update(doomed)
         for told in (job.failures, job.growths, job.interruptions, job.delayed, job.outgrown):

@@ -155,9 +155,13 @@ class Joining(Booking):
                 self._note_lost(flight, now, "its worker left")
                 self._requeue(flight, TaskEvent.LOSE)
                 self.settle(flight.job)
-        worker.online, worker.since, worker.given_up = False, now, True
-        worker.note = "left"
+        worker.online, worker.since, worker.note = False, now, "left"
         self._set_deadline(worker, now)
+        self._give_up_on(worker, now)
+
+    def _give_up_on(self, worker: Worker, now: float) -> None:
+        """It is not expected back."""
+        worker.given_up = True
         self._spare_the_last(now)
 
     def on_drain(self, id: str, now: float) -> None:
@@ -183,8 +187,7 @@ class Joining(Booking):
             worker = self.workers.get(id)
             if worker is None or worker.lost_at != at:
                 continue  # it came back, or its deadline was moved
-            worker.given_up = True
-            self._spare_the_last(now)
+            self._give_up_on(worker, now)
             if worker.flights:
                 self._lose(worker, now)
             elif now - worker.since >= FORGET_OFFLINE_S:

@@ -69,7 +69,9 @@ class Recovery(Ending):
         while self._tests and self._tests[0][0] <= now:
             at, id = heapq.heappop(self._tests)
             condition = self.conditions.get(id)
-            if condition is not None and condition.row.next_test_at == at and not condition.probe:
+            if condition is None or condition.row.next_test_at != at or condition.row.paused:
+                continue
+            if not condition.probe:
                 self._test(condition, now)
 
     def will_test(self, condition: Condition) -> bool:
@@ -82,8 +84,6 @@ class Recovery(Ending):
 
     def _test(self, condition: Condition, now: float) -> None:
         row = condition.row
-        if row.paused:
-            return
         if row.place is Place.HERE:
             self._hear(condition, verdict_here(self, row, now), now)
             return
@@ -183,7 +183,6 @@ class Recovery(Ending):
         super().on_bye(id, now)
         self._leave_site(id)
         self._ask_others(id, now)
-        self._free_worker(id, now)
 
     def _leave_site(self, id: str) -> None:
         """Of which it was, if it was of any."""
@@ -203,14 +202,11 @@ class Recovery(Ending):
         if condition is not None and self.conditions.get(condition.id) is condition:
             self._test(condition, now)
 
-    def _free_worker(self, id: str, now: float) -> None:
-        """It will not come back: what was wrong there need not hold up its tasks elsewhere."""
-        for condition in list(self._at_worker.get(id, {}).values()):
-            self._release(condition, condition.count, f"worker {id} is gone", now)
-
-    def _lose(self, worker: Worker, now: float) -> None:
-        super()._lose(worker, now)
-        self._free_worker(worker.id, now)
+    def _give_up_on(self, worker: Worker, now: float) -> None:
+        """What was wrong there need not hold up its tasks elsewhere."""
+        super()._give_up_on(worker, now)
+        for condition in list(self._at_worker.get(worker.id, {}).values()):
+            self._release(condition, condition.count, f"worker {worker.id} is gone", now)
 
     # -- waves --------------------------------------------------------------------------------------------
 
@@ -318,9 +314,9 @@ class Recovery(Ending):
     # -- what people ask ----------------------------------------------------------------------------------
 
     def on_test_now(self, condition: Condition, now: float) -> None:
+        """Also if it is paused. What follows from that, follows."""
         if not condition.probe:
-            self._set(condition, next_test_at=now)
-            self._await_test(condition)
+            self._test(condition, now)
 
     def on_release_condition(self, condition: Condition, count: int, who: str, now: float) -> int:
         """Let so many go (0: all) without a test. Returns how many went."""

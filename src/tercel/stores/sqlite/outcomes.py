@@ -38,6 +38,7 @@ END_CODES = {
     End.INTERRUPTED: 6,
     End.SKIPPED: 7,
     End.EXCEEDED: 8,
+    End.BLOCKED: 9,
 }
 BLAME_CODES = {Blame.TASK: 1, Blame.WORKER: 2, Blame.NODE: 3, Blame.OUTSIDE: 4}
 STATES = {code: state for state, code in STATE_CODES.items()}
