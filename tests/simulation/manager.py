@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tercel.core import effects as probing
 from tercel.core.accounts import Settings
 from tercel.core.changes import Change, JobAdded
+from tercel.core.conditions import Verdict
 from tercel.core.effects import (
     Acknowledged,
     Drained,
@@ -38,6 +40,8 @@ from tercel.wire.messages import (
     Hello,
     Offer,
     Presence,
+    Probe,
+    Probed,
     Reports,
     Returned,
     Started,
@@ -204,7 +208,34 @@ class SimManager:
                 )
         self.moved()
 
+    def meddle_with_condition(self, rng: random.Random) -> None:
+        machine, now = self.machine, self.world.now
+        if not machine.conditions:
+            return
+        condition = rng.choice(list(machine.conditions.values()))
+        what = rng.choice(("test", "release", "release some", "fail", "pause", "resume", "resume"))
+        self.world.note("condition", condition.id, what)
+        match what:
+            case "test":
+                machine.on_test_now(condition, now)
+            case "release":
+                machine.on_release_condition(condition, 0, "ada", now)
+            case "release some":
+                machine.on_release_condition(condition, 2, "ada", now)
+            case "fail":
+                self.world.witness.given_up |= {
+                    (id, t) for id, job in condition.jobs.items() for t in job.blocks[condition]
+                }
+                machine.on_fail_condition(condition, "no hope", now)
+            case "pause":
+                machine.on_pause_condition(condition, "paused by ada", now)
+            case "resume":
+                machine.on_resume_condition(condition, now)
+        self.moved()
+
     def let_go(self) -> None:
+        for condition in list(self.machine.conditions.values()):
+            self.machine.on_resume_condition(condition, self.world.now)
         for worker in [*self.machine.rows, *self.machine.workers]:
             if self.machine.row_of(worker) != WorkerRow(name=worker):
                 row = self.machine.row_of(worker)
@@ -213,6 +244,8 @@ class SimManager:
         for reservation in list(self.machine.reservations):
             self.machine.on_unreserve(reservation, self.world.now)
         for job in list(self.machine.jobs.values()):
+            if job.needs.mem_bytes > self.world.workers[0].whole.mem_bytes:  # it grew beyond the pool
+                self.machine.revise(job, msgspec.structs.replace(job.row.spec, mem_bytes=0))
             self.machine.on_release(job, IntervalSet(job.row.ranges), self.world.now)
         for queue in list(self.machine.queues.values()):
             if queue.row.paused:
@@ -258,6 +291,8 @@ class SimManager:
                     "reports", link.name, [(r.job, r.task, r.attempt, r.end, r.code) for r in reports]
                 )
                 machine.on_reports(link.name, reports, now)
+            case Probed(number, verdict):
+                machine.on_tested(number, verdict, now)
             case Returned(attempts):
                 self.world.note("returned", link.name, attempts)
                 machine.on_returned(link.name, attempts)
@@ -409,6 +444,8 @@ class SimManager:
         match effect:
             case Offered(lease):
                 return self.links.get(lease.worker)
+            case probing.Probe(_, _, worker):
+                return self.links.get(worker)
             case Acknowledged(worker) | Ended(worker) | Recalled(worker) | Welcomed(worker) | Drained(worker):
                 return self.links.get(worker)
         return None
@@ -420,6 +457,8 @@ class SimManager:
                 return
             if isinstance(effect, JobDone):
                 self._forget(effect.job)
+            elif isinstance(effect, probing.Probe) and not effect.worker:
+                self.world.probe(lambda verdict, number=effect.number: self._tested(number, verdict))
             elif isinstance(effect, Revised):
                 for link in self.links.values():
                     link.briefed.discard(effect.job)
@@ -429,6 +468,11 @@ class SimManager:
                 # What comes before its Welcome was meant for an older link, and the Hello has settled it.
                 if link.welcomed and (messages := self._messages(effect, link)):
                     link.send_down(messages)
+
+    def _tested(self, number: int, verdict: Verdict) -> None:
+        if self.alive:
+            self.machine.on_tested(number, verdict, self.world.now)
+            self.moved()
 
     def _crashes_amid(self, count: int) -> bool:
         chance = self.world.faults.manager_crash
@@ -453,6 +497,8 @@ class SimManager:
                 return [Brief(lease.job, job.row.spec.program, job.needs), offer]
             case Recalled(_, attempts):
                 return [TakeBack(attempts)]
+            case probing.Probe(number, row, _, limit_s):
+                return [Probe(number, row.tester, limit_s)]
             case Ended(_, attempts):
                 return [Cancel(attempts)]
             case Welcomed(_, drop):

@@ -24,6 +24,8 @@ from tercel.core.changes import (
     Leased,
     Reopened,
     SpanConcluded,
+    TasksBlocked,
+    TasksUnblocked,
 )
 from tercel.core.explain import why_resting, why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet
@@ -68,6 +70,8 @@ class View:
         self.edges: dict[int, tuple[Edge, ...]] = {}
         self.held: dict[int, IntervalSet] = {}
         self.skipped: set[Task] = set()
+        self.blocked: dict[Task, int] = {}
+        """Which condition a task waits for."""
         self.ever: dict[Task, set[TaskState]] = {}
         """All the ways in which a task has ended so far."""
 
@@ -118,6 +122,11 @@ class View:
                         del self.records[job, number]
                         self.spent.pop((job, number), None)
                         self.skipped.discard((job, number))
+            case TasksBlocked(job, ranges, condition):
+                self.blocked |= {(job, number): condition for number in IntervalSet(ranges)}
+            case TasksUnblocked(job, ranges):
+                for number in IntervalSet(ranges):
+                    del self.blocked[job, number]
             case JobAdded(row, _, _, edges):
                 self.jobs[row.id] = row
                 self.edges[row.id] = edges
@@ -213,6 +222,8 @@ class Witness:
         self.cancel_asked: set[Task] = set()
         self.skips_to_check: list[Task] = []
         self.retry_asked: set[Task] = set()
+        self.given_up: set[Task] = set()
+        """Somebody asked that they fail, since they were blocked."""
 
     def broken(self, text: str) -> None:
         raise Violation(text)
@@ -294,6 +305,12 @@ class Witness:
             case SpanConcluded(job, first, last, state, _, reason, end):
                 for number in range(first, last + 1):
                     self._check_unrecorded((job, number))
+                    if (
+                        end is End.BLOCKED
+                        and state is TaskState.FAILED
+                        and self._had_no_patience(job, number)
+                    ):
+                        continue
                     if state is not TaskState.CANCELLED or not self._deserved(job, number, reason, end):
                         self.broken(f"task {job}.{number} is {state} ({reason}) though nobody asked")
             case Reopened(job, ranges):
@@ -318,6 +335,11 @@ class Witness:
             return bool(failed)
         return (job, number) in self.cancel_asked
 
+    def _had_no_patience(self, job: int, number: int) -> bool:
+        """Whether it may fail because what blocked it did not clear."""
+        rules = self.expected.jobs[job].spec.block_on
+        return (job, number) in self.given_up or any(rule.policy == "every 2s for 9s" for rule in rules)
+
     def _check_lease(self, machine: Machine, lease: Lease) -> None:
         if self._is_what_is_left(lease):
             return
@@ -332,6 +354,8 @@ class Witness:
             self._check_nobody_holds(machine, task)
             if reason := self.expected.unmet(task):
                 self.broken(f"task {task} is offered before what it needs: {reason}")
+            if task in self.expected.blocked:
+                self.broken(f"task {task} is offered although it is blocked")
             if number in self.expected.held[lease.job]:
                 self.broken(f"task {task} is offered although it is held")
             self.newest = lease.id + number - lease.first
@@ -391,6 +415,8 @@ class Witness:
             self.broken(f"task {task}: failure of attempt {report.attempt} never happened")
         if report.end not in OWN_DOING or (report.end is End.EXITED and report.code == 0):
             self.broken(f"task {task} is blamed for {report.end} {report.code}")
+        if report.code == 75 and self.expected.jobs[report.job].spec.block_on:
+            self.broken(f"task {task} is blamed for what is broken outside")
         if report.attempt in self.expected.counted:
             self.broken(f"task {task}: one failure (attempt {report.attempt}) is counted twice")
         self._check_reporter(outcome)
@@ -497,6 +523,10 @@ class Witness:
                         record is not None or known in (TaskState.FINISHED, TaskState.FAILED)
                     ):
                         self.broken(f"task {job.id}.{number} is {record}, but {known} after a restart")
+                    if (known is TaskState.BLOCKED) != ((job.id, number) in self.durable.blocked):
+                        self.broken(
+                            f"task {job.id}.{number} is {known} after a restart: it was blocked, or was not"
+                        )
                     spent = self.durable.spent.get((job.id, number), 0)
                     if record is None and job.failures.get(number, 0) != spent:
                         self.broken(f"task {job.id}.{number}: spent retries were miscounted at a restart")
@@ -524,6 +554,8 @@ class Witness:
                 self.broken(f"job {id} is over, but the store does not say so")
         if not world.crashed and (left := self.durable.skipped_in_vain()):
             self.broken(f"tasks stayed skipped although what they need finished: {left}")
+        if self.durable.blocked or world.store.conditions(open_only=True, before=None, limit=9):
+            self.broken("all is over, and something still waits for a condition")
         if self.durable.leases:
             self.broken(f"leases were left open: {list(self.durable.leases.values())}")
         machine = world.manager.machine if world.manager else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tercel.core.conditions import Verdict
 from tercel.core.errors import PeerError
 from tercel.core.model import Needs
 from tercel.core.presence import Facts, Gpu, WorkerInfo, WorkerState
@@ -27,6 +28,8 @@ from tercel.wire.messages import (
     Hello,
     Offer,
     Presence,
+    Probe,
+    Probed,
     Reports,
     Returned,
     Started,
@@ -269,6 +272,13 @@ class SimWorker:
                 self.agent.on_forget(job)
             case Drain():
                 self.drain()
+            case Probe(number):
+                link = self.link
+                self.world.probe(lambda verdict: self._say_probed(link, number, verdict))
+
+    def _say_probed(self, link: Link | None, number: int, verdict: Verdict) -> None:
+        if link is not None and self.link is link:
+            self._say(Probed(number, verdict))
 
     def _say_returned(self, attempts: list[int]) -> None:
         if attempts:

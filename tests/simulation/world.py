@@ -12,8 +12,19 @@ from typing import Any
 import msgspec
 
 from tercel.core.changes import Edge
+from tercel.core.conditions import Verdict
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import After, AfterKind, JobRow, JobSpec, Needs, OnFailure, QueueRow, RetryRule
+from tercel.core.model import (
+    After,
+    AfterKind,
+    BlockRule,
+    JobRow,
+    JobSpec,
+    Needs,
+    OnFailure,
+    QueueRow,
+    RetryRule,
+)
 from tercel.core.reports import End
 from tercel.runners.contract import Launch
 from tercel.stores.memory import MemoryStore
@@ -24,6 +35,9 @@ from .witness import Violation, Witness
 from .worker import SimWorker
 
 CLEANUP = "clean"
+LICENCE = "tcp:licence:1"
+"""What some jobs cannot do without: it is down at times."""
+NO_LICENCE = 75
 STEPS_MOST = 60_000
 MEDDLE_S = 10.0
 """Far more than any seed needs: whoever takes so many runs in circles."""
@@ -111,8 +125,21 @@ class Intent:
                 (OnFailure.SKIP, OnFailure.SKIP, OnFailure.SKIP, OnFailure.RUN, OnFailure.STOP)
             ),
             queue=rng.choice(("", "", "lab")) if world.has_queues else "",
+            block_on=self._draw_rules(world.block_rng) if world.has_outages else (),
             **(self._draw_demands(world.match_rng) if world.has_matching else {}),
         )
+
+    def _draw_rules(self, rng: random.Random) -> tuple[BlockRule, ...]:
+        """Some ask before they start; some do not have the patience for every outage."""
+        at = rng.choice(("site", "site", "manager", "worker"))
+        policy = rng.choice(
+            ("every 1s for 2d", "every 1s x3, then 5s for 2d", "backoff 1s to 8s", "every 2s for 9s")
+        )
+        rule = BlockRule(on=f"exit:{NO_LICENCE}", tester=LICENCE, at=at, policy=policy)
+        first = BlockRule(
+            on="start", tester=LICENCE, at=rng.choice(("site", "manager")), policy="every 1s for 2d"
+        )
+        return rng.choice(((), (rule,), (rule,), (first, rule)))
 
     def _draw_demands(self, rng: random.Random) -> dict[str, Any]:
         """The first worker meets all of them."""
@@ -180,6 +207,12 @@ class World:
         """Apart, so that the stories of older seeds stay as they are."""
         self.match_rng = random.Random(-seed - 1)
         self.has_matching = self.match_rng.random() < 0.5
+        self.block_rng = random.Random(3 * seed + 10**9)
+        self.has_outages = self.block_rng.random() < 0.4
+        self.licence_up = True
+        self.licences = self.block_rng.choice((2, 10**9))
+        """For so many tasks at a time: more are turned away, though the tester says that it is there."""
+        self.licensed = 0
         self.schedule = Schedule()
         self.store = MemoryStore()
         self.witness = Witness(self)
@@ -224,6 +257,9 @@ class World:
             self.after(self.rng.expovariate(1 / every_s), self._go_wrong, kind)
         if self.has_matching:
             self.after(self.match_rng.expovariate(1 / MEDDLE_S), self._meddle)
+        if self.has_outages:
+            self.after(self.block_rng.expovariate(1 / 10.0), self._change_outside)
+            self.after(self.block_rng.expovariate(1 / MEDDLE_S), self._meddle_with_conditions)
         self._play_until(self.now + self.chaos_s, lambda: False)
         if self.rng.random() < 0.05:
             self._long_night()
@@ -258,6 +294,7 @@ class World:
     def _calm_down(self) -> None:
         self.note("calm")
         self.faults.stop()
+        self.licence_up, self.licences = True, 10**9
         self._unreachable_until.clear()
         if self.manager is None:
             self._start_manager()
@@ -352,6 +389,25 @@ class World:
                 worker.feel(rng.choice(("", "disk full")))
             case what if manager is not None:
                 manager.meddle(what, worker.name, rng)
+
+    def _change_outside(self) -> None:
+        if self.faults.every_s:
+            self.licence_up = not self.licence_up
+            self.note("licence", self.licence_up)
+            self.after(self.block_rng.expovariate(1 / 10.0), self._change_outside)
+
+    def _meddle_with_conditions(self) -> None:
+        if self.faults.every_s:
+            self.after(self.block_rng.expovariate(1 / MEDDLE_S), self._meddle_with_conditions)
+            if self.manager is not None:
+                self.manager.meddle_with_condition(self.block_rng)
+
+    def probe(self, answer: Callable[[Verdict], None]) -> None:
+        """Somebody tests whether the licence is there. Some never come back from it."""
+        rng = self.block_rng
+        if self.faults.every_s and rng.random() < 0.05:
+            return
+        self.after(rng.uniform(0.001, 0.5), lambda: answer(Verdict(self.licence_up, rng.choice((0, 0, 2)))))
 
     # -- what goes wrong ----------------------------------------------------------------------------------
 
@@ -460,9 +516,21 @@ class World:
             return lasts_s / 2, End.EXCEEDED, 9
         if self.faults.interrupted and self.rng.random() < self.faults.interrupted:
             return lasts_s / 2, End.INTERRUPTED, 0
+        if row.spec.block_on and not self._is_licensed(lasts_s):
+            return lasts_s / 10, End.EXITED, NO_LICENCE
         if self.rng.random() < intent.fails:
             return (lasts_s, *self.rng.choice(((End.EXITED, 1), (End.SIGNALLED, 9), (End.TIMED_OUT, 0))))
         return lasts_s, End.EXITED, 0
+
+    def _is_licensed(self, lasts_s: float) -> bool:
+        if not self.licence_up or self.licensed >= self.licences:
+            return False
+        self.licensed += 1
+        self.after(lasts_s, self._give_back)
+        return True
+
+    def _give_back(self) -> None:
+        self.licensed -= 1
 
     def _clean(self, worker: SimWorker) -> tuple[float, End, int]:
         """Some cleanups start their machine anew."""

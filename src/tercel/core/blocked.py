@@ -95,8 +95,9 @@ class Blocked(Books):
     def _gate(self, job: Job, tasks: IntervalSet, now: float) -> None:
         """Ready tasks that were never tried, of a job that asks before it starts."""
         if job.row.spec.block_on and (fault := start_fault(job.row.spec)) is not None:
-            self._block(job, tasks.intersection(job.ready), fault, now, at_once=True)
-            self.settle(job)
+            if chosen := tasks.intersection(job.ready):
+                self._block(job, chosen, fault, now, at_once=True)
+                self.settle(job)
 
     def _wait_for(self, condition: Condition, job: Job, tasks: IntervalSet, now: float) -> None:
         self._join(condition, job, tasks)

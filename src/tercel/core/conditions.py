@@ -71,8 +71,16 @@ class ConditionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def key(self) -> str:
-        """The same for all who wait for the same thing."""
-        parts = (self.owner, self.tester, self.place, self.where, self.cwd, *sorted(self.env.items()))
+        """The same for all who wait for the same thing, as patiently: nobody is given up for another's impatience."""
+        parts = (
+            self.owner,
+            self.tester,
+            self.place,
+            self.where,
+            self.policy,
+            self.cwd,
+            *sorted(self.env.items()),
+        )
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

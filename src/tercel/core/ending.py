@@ -33,8 +33,10 @@ class Ending(Joining):
             self.changes.append(SpanConcluded(job.id, first, last, TaskState.CANCELLED, now, reason))
         for task in members_among(job.strays, doomed):
             self._conclude_strays(job, task, again=True)
-        for out in job.out.values():
+        for condition, out in list(job.out.items()):
             out.difference_update(doomed)
+            if not out:
+                self._none_out(condition, job)
         for told in (job.failures, job.growths, job.interruptions, job.delayed, job.outgrown):
             for task in members_among(told, doomed):
                 del told[task]
