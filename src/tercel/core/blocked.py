@@ -70,6 +70,8 @@ class Blocked(Books):
         for row in loaded.conditions:
             condition = self._known[row.key] = Condition(row)
             self._open(condition)
+            if row.place is Place.WORKER:
+                self._expect(row.where, now)
         for live in loaded.jobs:
             for id, ranges in live.blocked:
                 self._join(self.conditions[id], self.jobs[live.job.id], IntervalSet(ranges))

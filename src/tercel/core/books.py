@@ -109,10 +109,7 @@ class Books(Accounts):
         job = self.jobs.get(lease.job)
         book = LeaseBook(lease, job.needs if job is not None else Needs())
         book.open = 0
-        worker = self.workers.get(lease.worker)
-        if worker is None:
-            worker = self.workers[lease.worker] = Worker(lease.worker, now)
-            self._set_deadline(worker, now + self.settings.grace_s)
+        worker = self._expect(lease.worker, now)
         if job is not None:
             for task in range(lease.first, lease.last + 1):
                 earlier = job.flights.get(task)
@@ -128,6 +125,14 @@ class Books(Accounts):
                 book.open += 1
         if book.open == 0:
             self.changes.append(LeaseClosed(lease.id))
+
+    def _expect(self, id: str, now: float) -> Worker:
+        """A worker of before the restart: it may come back, up to the grace time."""
+        worker = self.workers.get(id)
+        if worker is None:
+            worker = self.workers[id] = Worker(id, now)
+            self._set_deadline(worker, now + self.settings.grace_s)
+        return worker
 
     # -- attempts and leases ------------------------------------------------------------------------------
 
