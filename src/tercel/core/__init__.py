@@ -32,6 +32,7 @@ assign      rows to columns for the highest total
 ranking     which tasks of a line go to which places
 saving      a worker is emptied for a large task
 filling     one pass over workers: who gets what
+throttles   so many in any stretch of time, by key
 dispatch    who is offered what: credit, offers ahead, take-back
 graph       what tasks wait for, and what breaks that
 accounts    queues kept in step with what jobs have under way

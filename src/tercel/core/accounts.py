@@ -13,6 +13,7 @@ from tercel.core.ledger import Flight, Job, LeaseBook
 from tercel.core.model import JobRow, QueueRow
 from tercel.core.ready import rank
 from tercel.core.shares import HALF_LIFE_S, Clock, Queue
+from tercel.core.throttles import Rates
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -20,6 +21,10 @@ class Settings(msgspec.Struct, frozen=True):
     """How long a worker may be away before its tasks are given to others."""
     half_life_s: float = HALF_LIFE_S
     """How fast what a queue has had is forgotten."""
+    rates: Rates = Rates()
+    """Throttles."""
+    fixed_wave: int = 0
+    """Conditions let go so many tasks at a time, always, as Tapis does; 0: ever more, while none comes back."""
 
 
 class Accounts:

@@ -96,10 +96,10 @@ class Blocked(Books):
 
     def _gate(self, job: Job, tasks: IntervalSet, now: float) -> None:
         """Ready tasks that were never tried, of a job that asks before it starts."""
-        if job.row.spec.block_on and (fault := start_fault(job.row.spec)) is not None:
-            if chosen := tasks.intersection(job.ready):
-                self._block(job, chosen, fault, now, at_once=True)
-                self.settle(job)
+        fault = start_fault(job.row.spec) if job.row.spec.block_on else None
+        if fault is not None and (chosen := tasks.intersection(job.ready)):
+            self._block(job, chosen, fault, now, at_once=True)
+            self.settle(job)
 
     def _wait_for(self, condition: Condition, job: Job, tasks: IntervalSet, now: float) -> None:
         self._join(condition, job, tasks)

@@ -23,6 +23,7 @@ from tercel.core.ready import ReadyQueue
 from tercel.core.saving import stop_saving
 from tercel.core.shares import ADVANCE_MOST_S, Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.throttles import StartThrottle
 from tercel.core.workers import Worker
 
 EPOCH_BITS = 32
@@ -43,7 +44,8 @@ class Books(Accounts):
         self.changes: list[Change] = []
         self.effects: list[Effect] = []
         self.ready = ReadyQueue(self._clock)
-        self._dispatcher = Dispatcher(self.workers, self.ready, self._clock, self)
+        self.throttle = StartThrottle(settings.rates)
+        self._dispatcher = Dispatcher(self.workers, self.ready, self._clock, self, self.throttle)
         self._next_attempt = loaded.epoch << EPOCH_BITS
         self._deadlines: list[tuple[float, str]] = []
         self._hellos = 0
@@ -143,6 +145,7 @@ class Books(Accounts):
         for first, last in tasks:
             lease = Lease(self._next_attempt, worker.id, job.id, first, last)
             self._next_attempt += last - first + 1
+            self.throttle.take(worker.info.node, last - first + 1, self._clock.now)
             book = LeaseBook(lease, job.needs, charge)
             job.due += charge * book.open
             if timed:

@@ -13,6 +13,7 @@ from tercel.core.filling import Ledger, Pass
 from tercel.core.ledger import Flight, Job
 from tercel.core.ready import ReadyQueue
 from tercel.core.shares import Clock
+from tercel.core.throttles import StartThrottle
 from tercel.core.workers import Worker
 
 WORTH_TAKING_BACK_S = 0.02
@@ -22,11 +23,19 @@ WORTH_TAKING_BACK_S = 0.02
 class Dispatcher:
     """Keeps which workers to look at; the ledger books what is given out."""
 
-    def __init__(self, workers: dict[str, Worker], ready: ReadyQueue, clock: Clock, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        workers: dict[str, Worker],
+        ready: ReadyQueue,
+        clock: Clock,
+        ledger: Ledger,
+        throttle: StartThrottle,
+    ) -> None:
         self._workers = workers
         self._ready = ready
         self._clock = clock
         self._ledger = ledger
+        self._throttle = throttle
         self._changed: dict[str, None] = {}
         """Workers whose room may have grown since the last round, in that order."""
         self._roomy: dict[str, None] = {}
@@ -52,7 +61,8 @@ class Dispatcher:
         workers = [w for id in ids if (w := self._workers.get(id)) is not None]
         taking = [worker for worker in workers if worker.takes_more]
         self._fill_all([worker for worker in taking if worker.has_room], ahead=False)
-        self._fill_all(taking, ahead=True)
+        if not self._throttle.active:  # what is offered ahead would begin when it likes
+            self._fill_all(taking, ahead=True)
         for worker in workers:
             if worker.takes_more and worker.has_room:
                 self._roomy[worker.id] = None
@@ -65,7 +75,7 @@ class Dispatcher:
     def _fill_all(self, workers: list[Worker], ahead: bool) -> None:
         while workers and self._ready.has_work:
             idle = (w for id in self._roomy if (w := self._workers.get(id)) is not None)
-            one = Pass(self._ready, self._clock, self._ledger, ahead, idle)
+            one = Pass(self._ready, self._clock, self._ledger, self._throttle, ahead, idle)
             one.fill(sorted(workers, key=_burden) if len(workers) > 1 else workers)
             workers = [worker for worker in one.freed if worker.takes_more]
             if ahead:  # what they were saved for went to wait elsewhere: they have real room for others now

@@ -20,6 +20,7 @@ from tercel.core.ready import Line, Order, ReadyQueue, Walk
 from tercel.core.resources import Taken
 from tercel.core.saving import may_go_before, passed_over, still_saves, stop_saving
 from tercel.core.shares import ADVANCE_MOST_S, UNKNOWN_S, Clock
+from tercel.core.throttles import StartThrottle
 from tercel.core.workers import Worker
 
 AHEAD_S = 0.3
@@ -98,12 +99,19 @@ class Places:
 
 class Pass:
     def __init__(
-        self, ready: ReadyQueue, clock: Clock, ledger: Ledger, ahead: bool, idle: Iterable[Worker] = ()
+        self,
+        ready: ReadyQueue,
+        clock: Clock,
+        ledger: Ledger,
+        throttle: StartThrottle,
+        ahead: bool,
+        idle: Iterable[Worker] = (),
     ) -> None:
         """`idle`: workers with room that are not among those to be filled, and may be better places."""
         self._ready = ready
         self._clock = clock
         self._ledger = ledger
+        self._throttle = throttle
         self._unsettled: dict[Job, None] = {}
         self._ahead = ahead
         self._idle = idle
@@ -121,6 +129,8 @@ class Pass:
             self._ledger.settle(job)
         for line, places in self._places.items():
             places.give_back()
+            for worker, _ in places.held:
+                self._throttle.give_back(worker.info.node, 1)
             self._choose(line, places, workers)
 
     def _order(self, worker: Worker, reservation: Reservation | None) -> Order:
@@ -138,7 +148,9 @@ class Pass:
             self._walk(worker, self._order(worker, None))
 
     def _walk(self, worker: Worker, order: Order) -> None:
-        if not order:
+        if not order or (
+            self._throttle.active and self._throttle.room(worker.info.node, self._clock.now) < 1
+        ):
             return
         walk, ahead, now = Walk(order), self._ahead, self._clock.now
         saved_for = worker.saving_for
@@ -183,12 +195,16 @@ class Pass:
             left = min(len(job.ready), job.cap_room)
         else:
             left = self._places_of(job, walk.line).supply
-        return min(room, left, job.queue.room(job.user), HELD_MOST - len(worker.flights))
+        room = min(room, left, job.queue.room(job.user), HELD_MOST - len(worker.flights))
+        if self._throttle.active:
+            room = min(room, self._throttle.room(worker.info.node, self._clock.now))
+        return room
 
     def _give(self, job: Job, worker: Worker, count: int, walk: Walk) -> None:
         self._served(job, worker)
         if job.kind.rank is not None:
             self._places_of(job, walk.line).add(worker, count)
+            self._throttle.take(worker.info.node, count, self._clock.now)
             return
         self._ledger.issue(job, worker, job.ready.take_first(count))
         if job.ready and job.cap_room > 0 and not walk.contested and not job.queue.has_caps:

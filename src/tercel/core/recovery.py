@@ -27,6 +27,7 @@ from tercel.core.reports import End
 from tercel.core.sizes import duration
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.testing import verdict_here
+from tercel.core.throttles import Throttle
 from tercel.core.waiting import named
 from tercel.core.workers import Worker
 
@@ -46,6 +47,7 @@ class Recovery(Ending):
         self._asked: dict[str, set[int]] = {}
         """... and by worker."""
         self._probe_number = loaded.epoch << 32
+        self._releases: Throttle[int] = Throttle(settings.rates.releases)
         self._answers: list[tuple[float, int]] = []
         """When which probe must have been answered."""
         self._unasked: dict[str, dict[int, Condition]] = {}
@@ -57,11 +59,16 @@ class Recovery(Ending):
 
     def next_deadline(self) -> float | None:
         due = [heap[0][0] for heap in (self._tests, self._answers) if heap]
+        if self.throttle.next_at is not None:
+            due.append(self.throttle.next_at)
         others = super().next_deadline()
         return min(due if others is None else (*due, others), default=None)
 
     def tick(self, now: float) -> None:
         super().tick(now)
+        if self.throttle.next_at is not None and self.throttle.next_at <= now:
+            self.throttle.next_at = None
+            self._dispatcher.work_appeared()
         while self._answers and self._answers[0][0] <= now:
             _, number = heapq.heappop(self._answers)
             if number in self._probes:
@@ -212,8 +219,10 @@ class Recovery(Ending):
 
     def _let_go(self, condition: Condition, room: int, now: float) -> None:
         """It has cleared, for so many (0: for all): a wave of tasks goes on."""
-        wave = condition.row.wave
+        wave = self.settings.fixed_wave or condition.row.wave
         count = min(wave, room) if room else wave
+        count = min(count, self._releases.room(condition.id, now))
+        self._releases.take(condition.id, count, now)
         condition.flows = True
         if condition.count > count:
             condition.row = msgspec.structs.replace(condition.row, wave=min(2 * wave, WAVE_MOST))
