@@ -24,6 +24,7 @@ from tercel.core.reports import End, Output, Report
 from tercel.runners import outputs, trees
 from tercel.runners.board import NOBODY
 from tercel.runners.call_lane import CallLane
+from tercel.runners.commands import errno_name
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.diskfloor import DiskFloor
 from tercel.runners.hierarchies import Hierarchies
@@ -91,7 +92,7 @@ class SpawnerPool:
                 lane = self._lane(number, batch[0])
             except OSError as error:
                 why = f"{self._node}: no spawner can be started: {error}"
-                self._tell_later([interrupted(launch, why) for launch in batch])
+                self._tell_later([interrupted(launch, why, errno_name(error)) for launch in batch])
                 continue
             lane.launch(batch)
 
