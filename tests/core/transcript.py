@@ -13,7 +13,7 @@ each event a round is played, its changes are committed, and the invariants are 
     > worker w1 joins cpus=2 [mem=4] [pid=2] [tags=a,b] [gpus=2] [time=60] [holding 1.0a running, 1.1a waiting, 1.2a ended]
     > w1 starts 1.0a · w1 returns 1.0a · w1 loses its link · w1 says bye · w1 gives cpus=1
     > w1 is draining | cleaning | available · w1 is unhealthy: why · w1 is well
-    > w1 reports 1.0a exit 0 | exit 1 | signal 9 | timeout | refused: why | interrupted | cancelled   [after 2s]
+    > w1 reports 1.0a exit 0 | exit 1 | signal 9 | timeout | refused: why | interrupted | cancelled   [after 2s] [errno=ENOSPC]
     > w1 reports 1.0a exceeded memory 3 | exceeded disk 9
     > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0], and all that `wording.spec_of` reads
     > cancel 1.0-3 · retry 1.0-3 · retry all 1 · hold 1.0-3 · release 1 · revise 1 priority=0 cpus=2 mem=4
@@ -286,7 +286,9 @@ class Stage:
         self.machine.on_hello(name, f"pid {options.get('pid', '1')}", info, held, self.now)
 
     def _report(self, name: str, attempt: str, rest: list[str]) -> None:
-        wall_s = 2.0
+        wall_s, errno = 2.0, ""
+        if rest[-1].startswith("errno="):
+            errno = rest.pop().removeprefix("errno=")
         if rest[-2:-1] == ["after"]:
             wall_s = float(rest[-1].removesuffix("s"))
             rest = rest[:-2]
@@ -301,7 +303,7 @@ class Stage:
         what, used = (rest[1], int(rest[2])) if how == "exceeded" else ("", 0)
         note = f"used {used}" if what else note
         times = (self.now - wall_s, wall_s, 0.0)
-        report = Report(job, task, number, ENDS[how], code, *times, used, note, exceeded=what)
+        report = Report(job, task, number, ENDS[how], code, *times, used, note, exceeded=what, errno=errno)
         self.machine.on_reports(name, [report], self.now)
 
     def _numbers(self, attempts: Iterable[str]) -> list[int]:

@@ -45,6 +45,7 @@ def info_of(name: str, options: dict[str, str]) -> WorkerInfo:
         node=name,
         capacity=capacity,
         site=options.get("site", ""),
+        dir="/work",
         tags=tuple(_parts(options, "tags")),
         gpus=tuple(Gpu(id, "T4", int(options.get("gpu_mem", "0"))) for id in gpus),
         indices={"gpus": gpus} if gpus else {},
@@ -93,6 +94,7 @@ def spec_of(options: dict[str, str]) -> JobSpec:
         max_fails=options.get("max_fails", ""),
         queue=options.get("queue", ""),
         after=tuple(_after(text) for text in _parts(options, "after")),
+        cwd=options.get("cwd", ""),
         block_on=tuple(_block_rule(text) for text in _parts(options, "block")),
         on_failure=OnFailure(options.get("on_failure", "skip")),
     )

@@ -39,6 +39,7 @@ accounts    queues kept in step with what jobs have under way
 books       the moves that keep jobs, workers, attempts and leases in step
 blocked     tasks and the conditions they wait for, kept in step
 waiting     needs met and broken, pauses between tries, holds
+faults      what workers could not do, and what must be there again
 blame       whose fault it was, and which worker fails what others run
 standing    tags, quarantine and reservations of workers
 booking     faults are booked, and workers at fault quarantined, tried and cleared

@@ -120,6 +120,7 @@ class Blocked(Books):
             tester=fault.tester,
             place=fault.place,
             where=fault.where,
+            own=fault.own,
             cwd=fault.cwd,
             env=fault.env,
             policy=fault.policy,

@@ -313,9 +313,7 @@ class Books(Accounts):
         self.ready.drop(job)
         self._stop_saving(job)
         self._leave(job)
-        for worker in job.refused_by:
-            self._refusals[worker].discard(job.id)
-        job.refused_by.clear()
+        self._forgive_job(job)
         if job.row.ended_at is None:
             counts = len(job.finished), len(job.failed), len(job.cancelled)
             self.changes.append(JobEnded(job.id, now, *counts))
@@ -323,6 +321,12 @@ class Books(Accounts):
             job.row = msgspec.structs.replace(
                 job.row, ended_at=now, finished=counts[0], failed=counts[1], cancelled=counts[2]
             )
+
+    def _forgive_job(self, job: Job) -> None:
+        """No worker refuses it any more: it has ended, or what they lacked may be there again."""
+        for worker in job.refused_by:
+            self._refusals[worker].discard(job.id)
+        job.refused_by.clear()
 
     def _leave(self, job: Job) -> None:
         """It has ended: it stays known only to those who need it, or are about to."""

@@ -48,6 +48,8 @@ class ConditionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     place: Place = Place.SITE
     where: str = ""
     """The site's name (EVERYWHERE: any), or the worker's."""
+    own: bool = False
+    """It is a fault of that worker alone: nobody waits for it who can run elsewhere."""
     cwd: str = ""
     """Of a command."""
     env: dict[str, str] = {}
@@ -72,16 +74,8 @@ class ConditionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def key(self) -> str:
         """The same for all who wait for the same thing, as patiently: nobody is given up for another's impatience."""
-        parts = (
-            self.owner,
-            self.tester,
-            self.place,
-            self.where,
-            self.policy,
-            self.cwd,
-            *sorted(self.env.items()),
-        )
-        return hashlib.sha256(repr(parts).encode()).hexdigest()
+        parts = (self.owner, self.tester, self.place, self.where, self.own, self.policy, self.cwd)
+        return hashlib.sha256(repr((*parts, *sorted(self.env.items()))).encode()).hexdigest()
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +84,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     tester: str
     place: Place
     where: str = ""
+    own: bool = False
     cwd: str = ""
     env: dict[str, str] = {}
     policy: str = ""

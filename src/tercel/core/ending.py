@@ -37,9 +37,7 @@ class Ending(Joining):
             out.difference_update(doomed)
             if not out:
                 self._none_out(condition, job)
-        for told in (job.failures, job.growths, job.interruptions, job.delayed, job.outgrown):
-            for task in members_among(told, doomed):
-                del told[task]
+        forget_tries(job, doomed)
         job.cancelled.update(doomed)
         self.effects += [Ended(worker, attempts) for worker, attempts in kills.items()]
         if doomed:
@@ -86,3 +84,10 @@ class Ending(Joining):
             for id in sorted(self.flows.get(job.row.flow, ()) or {job.id}):
                 if (other := self.jobs.get(id)) is not None:
                     self.on_cancel(other, IntervalSet(other.row.ranges), reason, now)
+
+
+def forget_tries(job: Job, tasks: IntervalSet) -> None:
+    """They have ended without an attempt's report."""
+    for told in (job.failures, job.growths, job.interruptions, job.delayed, job.outgrown):
+        for task in members_among(told, tasks):
+            del told[task]

@@ -25,6 +25,7 @@ from tercel.core.changes import (
     QueueSet,
 )
 from tercel.core.effects import Acknowledged, Ended, Progressed
+from tercel.core.faults import fault_at_worker
 from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job
@@ -202,6 +203,7 @@ class Machine(Recovery):
                 job.refused_by[worker.id] = report.note
                 self._refusals.setdefault(worker.id, set()).add(job.id)
             self._take_off(flight, again=False)
+            self._mind_fault(worker, job, task, report, now)
             return False
         if report.end is End.EXCEEDED and _outgrew(job, flight, report):
             self._take_outgrown(worker, flight, report, now)
@@ -237,6 +239,12 @@ class Machine(Recovery):
             self._came_through(job, task)
         self.changes.append(Concluded(outcome))
         return True
+
+    def _mind_fault(self, worker: Worker, job: Job, task: int, report: Report, now: float) -> None:
+        """If nobody else can run it, it waits until this worker can."""
+        fault = fault_at_worker(job.row.spec, report, worker.id, worker.info) if report.errno else None
+        if fault is not None and task in job.ready and not self._another_for(job, worker):
+            self._meet_fault(job, task, fault, report.wall_s, now)
 
     def _take_off(self, flight: Flight, again: bool) -> None:
         """An attempt that settles nothing. `again` as of `_close`."""

@@ -53,6 +53,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Of resources whose pieces have names (each GPU): all names, by resource. A piece is given to one task at a time."""
     time_left_s: float | None = None
     """Until its own end, if it has a time limit."""
+    dir: str = ""
+    """Where it keeps its sandboxes."""
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):

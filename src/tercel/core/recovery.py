@@ -19,7 +19,7 @@ from tercel.core.blocked import NOTE_MOST, Condition
 from tercel.core.changes import Loaded, Noted, SpanConcluded
 from tercel.core.conditions import EVERYWHERE, ConditionRow, Fault, Place, Verdict
 from tercel.core.effects import Probe, Progressed
-from tercel.core.ending import Ending
+from tercel.core.ending import Ending, forget_tries
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.presence import Held, WorkerInfo
@@ -179,7 +179,24 @@ class Recovery(Ending):
             for condition in self._unasked.pop(place, {}).values():
                 if self.conditions.get(condition.id) is condition and not condition.probe:
                     self._test(condition, now)
+        self._relieve(self.workers[id], now)
         return number
+
+    def _relieve(self, newcomer: Worker, now: float) -> None:
+        """It may run what waits for another worker to be well again."""
+        for id, conditions in list(self._at_worker.items()):
+            for condition in list(conditions.values()) if id != newcomer.id else ():
+                able = [job for job in condition.jobs.values() if self._suits(newcomer, job, now)]
+                if condition.row.own and able:
+                    self._release(condition, condition.count, f"{newcomer.id} can run them", now)
+
+    def _suits(self, worker: Worker, job: Job, now: float) -> bool:
+        return (
+            worker.takes_more
+            and worker.id not in job.refused_by
+            and job.kind.suits(worker.shape(self.ready.significant))
+            and job.kind.allows(worker, now)
+        )
 
     def on_link_closed(self, id: str, now: float) -> None:
         super().on_link_closed(id, now)
@@ -250,6 +267,7 @@ class Recovery(Ending):
         if next_state(TaskState.BLOCKED, TaskEvent.UNBLOCK) is not TaskState.READY:
             return
         job.ready.update(tasks)
+        self._forgive_job(job)
         job.out.setdefault(condition, IntervalSet()).update(tasks)
         condition.out[job.id] = job
         self.changes.append(
@@ -308,6 +326,7 @@ class Recovery(Ending):
         for job in list(condition.jobs.values()):
             tasks = job.blocks[condition].copy()
             self._unwait(condition, job, tasks)
+            forget_tries(job, tasks)
             job.failed.update(tasks)
             for first, last in tasks.ranges():
                 self.changes.append(

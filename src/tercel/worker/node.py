@@ -47,6 +47,7 @@ def describe(options: WorkerOptions) -> WorkerInfo:
         kernel=platform.release(),
         speed=now.speed,
         disk_bytes=disk_bytes(options.dir),
+        dir=str(options.dir),
         gpus=offered,
         containers=tuple(now.engines),
         tags=options.tags,
