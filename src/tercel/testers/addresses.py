@@ -37,7 +37,8 @@ def check_host(host: str, in_brackets: bool = False) -> str:
     """A name or an address in the one way in which it is written."""
     if in_brackets or ":" in host:
         with contextlib.suppress(ValueError):
-            return str(ipaddress.IPv6Address(host))
+            if "%" not in host:  # an interface means something on one machine only
+                return str(ipaddress.IPv6Address(host))
         raise UsageError(f"{host[:100]!r} is not an IPv6 address")
     name = host.rstrip(".").lower()
     if not name.isascii():
