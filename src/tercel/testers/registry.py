@@ -36,6 +36,8 @@ from tercel.testers.verdicts import not_cleared, sound, why
 MOMENT_S = 1.0
 """Beyond its limit, for a host to say how it went."""
 LIMIT_MOST_S = 3600.0
+JUDGE_LIMIT_S = 5.0
+"""For a third party's tester to be imported, and to judge one text."""
 HOST_MEM_BYTES = 2**30
 COMMAND_MEM_BYTES = 4 * 2**30
 """Of one process."""
@@ -144,7 +146,7 @@ class Testers:
 
     def _judge_in_process(self, kind: str, text: str) -> tuple[str, Place]:
         try:
-            ready, judged = judge(self._begin(kind), text)
+            ready, judged = judge(self._begin(kind), text, JUDGE_LIMIT_S)
         except HostFault as fault:
             self._problems[kind] = f"{kind!r} {fault}"
             raise UsageError(f"{kind}: the tester of this kind does not work here: it {fault}") from None
@@ -199,6 +201,11 @@ class Testers:
                 kind, f"{of.__module__}:{of.__name__}", COMMAND_MEM_BYTES, FILE_MOST_BYTES, subreaper=True
             )
         return Begin(kind, self._third_parties()[kind].value, HOST_MEM_BYTES, FILE_MOST_BYTES)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes in which testers are asked now."""
+        return [pid for hosted, _ in self._hosted.values() for pid in hosted.pids]
 
     async def close(self) -> None:
         """End all processes."""
