@@ -6,7 +6,8 @@ any thread         questions, each on a connection and a committed state of its 
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
@@ -16,8 +17,19 @@ from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, Lease, Role, Token
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
-from tercel.stores.contract import Store, needed_by
-from tercel.stores.sqlite import conditions, faults, jobs, notes, outcomes, pool, queries, values, writing
+from tercel.stores.contract import Cleaned, Compacted, Store, needed_by
+from tercel.stores.sqlite import (
+    cleaning,
+    conditions,
+    faults,
+    jobs,
+    notes,
+    outcomes,
+    pool,
+    queries,
+    values,
+    writing,
+)
 from tercel.stores.sqlite.chunks import CALLS, LINES, Chunks
 from tercel.stores.sqlite.connections import Ownership, Readers, open_writer
 from tercel.stores.sqlite.outcomes import WorkerIds
@@ -112,6 +124,60 @@ class SqliteStore(Store):
             self._roll_back()
             raise faults.translated(error, self._path) from error
 
+    def remove_jobs(self, jobs: Sequence[int], *, ended_before: float) -> list[int]:
+        with self._transaction() as connection:
+            removed = cleaning.remove(connection, [_known(job) for job in jobs], ended_before=ended_before)
+        for chunks in (self._lines, self._calls):
+            chunks.forget(set(removed))
+        return removed
+
+    def clean(self, *, before: float, keep_values: Collection[str] = (), limit: int = 1000) -> Cleaned:
+        with self._transaction() as connection:
+            cleaned = cleaning.clean(connection, before=before, keep_values=keep_values, limit=max(limit, 1))
+        if cleaned.more:
+            return cleaned
+        try:
+            return cleaning.shrink(self._writer)
+        except sqlite3.Error as error:
+            raise faults.translated(error, self._path) from error
+
+    def compact_history(
+        self,
+        *,
+        ended_before: float,
+        keep: int,
+        after: tuple[int, int] = (0, -1),
+        limit: int = 1000,
+    ) -> Compacted:
+        with self._transaction() as connection:
+            return cleaning.compact(
+                connection,
+                ended_before=ended_before,
+                keep=max(keep, 1),
+                after=after,
+                limit=max(limit, 1),
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One of its own: durable when left, undone if anything is raised."""
+        try:
+            if self._spoilt:
+                self._undo()
+            if self._writer.in_transaction:
+                raise RuntimeError("what was written must be committed first")
+        except sqlite3.Error as error:
+            raise faults.translated(error, self._path) from error
+        try:
+            self._writer.execute(queries.BEGIN)
+            yield self._writer
+            self._writer.execute(queries.COMMIT)
+        except BaseException as error:
+            self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                raise faults.translated(error, self._path) from error
+            raise
+
     def _roll_back(self) -> None:
         self._spoilt = True
         try:
@@ -136,6 +202,12 @@ class SqliteStore(Store):
         self._ownership.give_up()
 
     # --- questions
+
+    def removable(self, *, ended_before: float, owner: str | None, limit: int) -> list[int]:
+        with self._readers.snapshot() as connection:
+            return cleaning.removable(
+                connection, ended_before=ended_before, owner=owner, limit=_known(max(limit, 0))
+            )
 
     def job(self, job: int) -> JobRow | None:
         with self._readers.snapshot() as connection:
