@@ -30,7 +30,7 @@ NOTE_MOST = 500
 class Condition:
     """One that tasks wait for, or did a moment ago."""
 
-    __slots__ = ("count", "flows", "jobs", "out", "policy", "probe", "progress", "row", "wall_s")
+    __slots__ = ("count", "flows", "jobs", "out", "policy", "probe", "progress", "row", "steady", "wall_s")
 
     def __init__(self, row: ConditionRow) -> None:
         self.row = row
@@ -47,6 +47,8 @@ class Condition:
         """It has let tasks go, and none has come back since."""
         self.progress = False
         """One that was let go has ended otherwise."""
+        self.steady = False
+        """It serves some, only not so many: what it has room for is found out step by step."""
         self.wall_s = 0.0
         """How long attempts run before they meet the fault, recent ones counting most."""
 
@@ -200,15 +202,6 @@ class Blocked(Books):
         job.take_out(task)
         if was_blocked:
             self._leave_conditions(job, IntervalSet([(task, task)]), now, "an attempt came back")
-
-    def _came_through(self, job: Job, task: int) -> None:
-        """A task has ended. If a condition had let it go, that was to some avail."""
-        for condition, out in list(job.out.items()):
-            if task in out:
-                out.discard(task)
-                condition.progress = True
-                if not out:
-                    self._none_out(condition, job)
 
     def _none_out(self, condition: Condition, job: Job) -> None:
         del job.out[condition]

@@ -236,7 +236,7 @@ class Machine(Recovery):
             for told in (job.failures, job.growths, job.interruptions):
                 told.pop(task, None)
         if job.out:
-            self._came_through(job, task)
+            self._came_through(job, task, now)
         self.changes.append(Concluded(outcome))
         return True
 
