@@ -21,6 +21,7 @@ from tercel.core.effects import Probe
 from tercel.core.ledger import Job
 from tercel.core.presence import Held, WorkerInfo
 from tercel.core.testing import verdict_here
+from tercel.core.waves import Waves
 from tercel.core.workers import Worker
 
 TEST_LIMIT_S, TEST_LIMIT_MOST_S = 10.0, 60.0
