@@ -279,14 +279,14 @@ class Hosted:
             process = await self._start()
         try:
             answer = await process.ask(text, surroundings)
+            if not process.ended:
+                self._harmful.pop(text, None)
         finally:
             self._idle = [process for process in (process, *self._idle) if not process.ended]
             for spare in self._idle[1:]:
                 await spare.end("is not needed", is_planned=True)
         if not isinstance(answer, Verdict):
             return not_cleared(f"its tester {process.why}")
-        if not process.ended:
-            self._harmful.pop(text, None)
         return answer
 
     def note_harm(self, text: str) -> None:
