@@ -94,13 +94,26 @@ async def test_threads_that_hang_are_left_behind_and_counted() -> None:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(threads.call(of, released.wait), 0.01)
     assert threads.hanging == 3
-    with pytest.raises(TooManyHang, match="/a hangs: 2 earlier tests of it have not come back"):
+    with pytest.raises(TooManyHang, match="/a hangs: 2 earlier tests have not come back"):
         await threads.call("/a", released.is_set)
     with pytest.raises(TooManyHang, match="too many hang: 3 earlier tests"):
         await threads.call("/c", released.is_set)
     released.set()
     await becomes(lambda: threads.hanging == 0, "they come back")
     assert await threads.call("/a", released.is_set)
+
+
+async def test_a_call_that_is_slow_keeps_no_other_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tercel.testers.threads.QUICK_S", 0.01)
+    threads = Threads(running_most=1)
+    released = threading.Event()
+    slow = asyncio.ensure_future(threads.call("/a", released.wait))
+    await asyncio.sleep(0)
+    assert not await threads.call("/b", released.is_set)
+    assert threads.hanging == 1
+    released.set()
+    assert await slow
+    assert threads.hanging == 0
 
 
 async def test_a_file_system_that_hangs_is_not_cleared_and_others_are_asked(tmp_path: Path) -> None:

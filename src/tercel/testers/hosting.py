@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
@@ -52,6 +53,7 @@ START_PAUSE_S = 10.0
 """Before one that could not be started is tried again."""
 SILENT_BEATS = 4
 """A host that was not heard for so many beats, while it was asked something, hangs."""
+KILL_MOST_S = 2.0
 IDLE_BEATS = 1200
 """One that was asked nothing for so many ends, to give its memory back."""
 LOST_MOST = 32
@@ -210,7 +212,9 @@ class _Process:
         culprit = self._board.read()
         signal_all([self._process.pid], signal.SIGSTOP)
         signal_all([*descendants([self._process.pid]), self._process.pid], signal.SIGKILL)
-        await self._process.wait()
+        with suppress(TimeoutError):  # one that hangs in the kernel is left behind
+            async with asyncio.timeout(KILL_MOST_S):
+                await self._process.wait()
         self._writer.transport.abort()
         self._board.close()
         self.why = why = why or f"ended its process ({self._how()})"
