@@ -62,7 +62,7 @@ class Blocked(Books):
         super().__init__(settings, loaded, now)
         self.conditions: dict[int, Condition] = {}
         """Those that tasks wait for."""
-        self._known: dict[str, Condition] = {}
+        self._known: dict[tuple[object, ...], Condition] = {}
         """By key: these, and those that were closed a moment ago."""
         self._at_worker: dict[str, dict[int, Condition]] = {}
         """Those that are tested at one worker, by that."""
@@ -92,7 +92,10 @@ class Blocked(Books):
         tasks = tasks.intersection(job.ready)
         job.ready.difference_update(tasks)
         self._wait_for(condition, job, tasks, now)
-        self.changes.append(Noted(job.id, tuple(tasks.ranges()), now, "blocked", "; ".join(fault.context)))
+        if at_once:  # else an attempt's record tells it
+            self.changes.append(
+                Noted(job.id, tuple(tasks.ranges()), now, "blocked", "; ".join(fault.context))
+            )
         self.effects.append(Progressed(job.id, [], []))
         return condition
 

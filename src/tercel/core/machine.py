@@ -14,6 +14,8 @@ and spend none of its retries.
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from tercel.core.blocking import fault_of, rule_for
 from tercel.core.books import EPOCH_BITS
 from tercel.core.changes import (
@@ -274,8 +276,9 @@ class Machine(Recovery):
     ) -> None:
         """Something outside kept it from going on: its task waits for that. If it is not its task any more, that is no news."""
         job, task = flight.job, flight.task
-        outcome = Outcome(TaskState.BLOCKED, worker.id, now, report, Blame.OUTSIDE)
-        self.changes.append(AttemptLost(outcome))
+        note = f"{rule.on}: blocked on {rule.tester}" + (f"; {report.note}" if report.note else "")
+        told = msgspec.structs.replace(report, note=note)
+        self.changes.append(AttemptLost(Outcome(TaskState.BLOCKED, worker.id, now, told, Blame.OUTSIDE)))
         if job.flights.get(task) is not flight:
             self._forget_stray(flight)
             self._close(flight, again=True)
@@ -284,7 +287,7 @@ class Machine(Recovery):
         self._supersede(flight, again=True, now=now)
         job.rest(task)
         if task in job.ready:  # it is not held
-            fault = fault_of(job.row.spec, rule, worker.id, worker.info.site, (f"{rule.on} on {worker.id}",))
+            fault = fault_of(job.row.spec, rule, worker.id, worker.info.site)
             self._meet_fault(job, task, fault, report.wall_s, now)
 
     def _verdict(self, job: Job, task: int, report: Report) -> TaskEvent:
