@@ -20,6 +20,9 @@ NAMES = (
     "fair_share",
     "matching",
     "assignment",
+    "blocking",
+    "crash",
+    "tapis_load",
 )
 
 for name in NAMES:
