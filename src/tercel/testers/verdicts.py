@@ -3,7 +3,6 @@
 import errno
 import math
 import os
-from typing import TypeGuard
 
 import msgspec
 
@@ -29,17 +28,13 @@ def printable(note: str) -> str:
 
 
 def why(error: BaseException) -> str:
-    """In words, whatever its own text is."""
+    """In the system's words if it has some, for what others add to those is not for people; else in its own."""
     try:
-        said = os.strerror(error.errno) if _is_systems(error) else str(error)
+        number = error.errno if isinstance(error, OSError) else None
+        said = os.strerror(number) if number is not None and number in errno.errorcode else str(error)
     except Exception:
         said = ""  # an exception whose text cannot be had is told by its name
     return printable(said) or type(error).__name__
-
-
-def _is_systems(error: BaseException) -> TypeGuard[OSError]:
-    """Whether the system has words for it; what others add to those is not for people."""
-    return isinstance(error, OSError) and error.errno in errno.errorcode
 
 
 def sound(answer: object) -> Verdict:
