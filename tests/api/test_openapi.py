@@ -107,7 +107,7 @@ SUBMISSION = {
         "function",
         "calls",
     ),
-    *("edges", "after", "queue", "max_fails", "retry_rules", "task_id_argument"),
+    *("edges", "after", "queue", "max_fails", "retry_rules", "block_on", "task_id_argument"),
 }
 BEYOND_A_SCHEMA = {
     "POST /v1/jobs": SUBMISSION,
@@ -119,7 +119,9 @@ BEYOND_A_SCHEMA = {
     "POST /v1/retry": {"select", "reason"},
     "POST /v1/hold": {"select", "reason"},
     "POST /v1/release": {"select", "reason"},
-    "POST /v1/revise": {"select", "reason", "gpus", "mem_growth", "resources", "where", "rank"},
+    "POST /v1/revise": {"select", "reason", "gpus", "mem_growth", "resources", "where", "rank", "block_on"},
+    "POST /v1/conditions/{condition}/release": {"count"},
+    "POST /v1/conditions/{condition}/fail": {"why"},
     "PUT /v1/queues/{queue}": {"queue", "reason", "weight"},
     "POST /v1/workers/{worker}/quarantine": {"reason"},
     "POST /v1/workers/{worker}/tags": {"add", "remove"},
