@@ -444,3 +444,22 @@ async def test_a_test_that_hangs_at_the_manager_holds_up_nobody(house: House) ->
     await house.still_works()
     assert (await change(house, "release")).of(Counted).count == 1
     server.close()
+
+
+# -- the manager's own user -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tester", ["command:./ok.sh", "file:/etc/shadow", "ssh-auth:root@login.lab"])
+async def test_only_an_admin_may_have_more_than_the_network_tested_at_the_manager(
+    house: House, tester: str
+) -> None:
+    ada = (await house.token(Role.USER, "ada")).secret
+    body = {"argv": ["true"], "block_on": [rule(tester=tester, at="manager")]}
+    problem = (await house.ask("POST", "/v1/jobs", token=ada, json=body)).problem
+    assert problem.status == 403
+    assert problem.detail.startswith("block_on[0]: only an admin may have ")
+    assert (await house.get("/v1/jobs?all=true", JobList)).jobs == []
+    await house.submit(token=ada, block_on=[rule(tester="tcp:a:1", at="manager")])
+    revision = {"select": ["1"], "block_on": body["block_on"]}
+    assert (await house.ask("POST", "/v1/revise", token=ada, json=revision)).status == 403
+    assert (await house.ask("POST", "/v1/jobs", json=body)).status == 201

@@ -1,6 +1,9 @@
 """Rules for blocking as they are handed in: each tester is judged by its own kind, and written as that writes it.
 
 So all who mean the same thing share one condition, and what no tester understands is refused before anything is stored.
+
+At the manager a tester is the manager's own user: it could run, read and log in to what that one can. So only admins may have
+more tested there than whether something on the network answers.
 """
 
 import asyncio
@@ -10,29 +13,40 @@ import msgspec
 
 from tercel.core.blocking import trigger_of
 from tercel.core.conditions import Place
-from tercel.core.errors import UsageError
-from tercel.core.model import BlockRule
+from tercel.core.errors import Forbidden, UsageError
+from tercel.core.model import BlockRule, Role
+from tercel.manager.access import Identity
 from tercel.manager.probing import Examiners
 
 RULES_AT_ONCE = 1000
 """Judged before others get their turn."""
 
+HARMLESS = frozenset({"tcp", "dns", "http", "https", "ssh", "time"})
+"""Kinds that anybody may have tested at the manager."""
+
 Rules = tuple[BlockRule, ...]
 
 
-async def settled(examiners: Examiners, rules: Rules) -> Rules:
+async def settled(examiners: Examiners, who: Identity, rules: Rules) -> Rules:
     """As they are kept. Raises UsageError that says which rule is wrong, and how. They are checked otherwise."""
-    return tuple([await _settle(examiners, number, rule) for number, rule in enumerate(rules)])
+    found = tuple([await _settle(examiners, number, rule) for number, rule in enumerate(rules)])
+    for number, rule in enumerate(found):
+        kind = rule.tester.partition(":")[0]
+        if rule.at == Place.MANAGER and kind not in HARMLESS and who.role is not Role.ADMIN:
+            raise Forbidden(f"block_on[{number}]: only an admin may have {kind} tested @manager", "block_on")
+    return found
 
 
-async def settled_all(examiners: Examiners, all_rules: Iterable[Rules]) -> dict[Rules, Rules | UsageError]:
+async def settled_all(
+    examiners: Examiners, who: Identity, all_rules: Iterable[Rules]
+) -> dict[Rules, Rules | UsageError]:
     """Of many jobs, most of which have the same."""
     found: dict[Rules, Rules | UsageError] = {}
     judged = 0
     for rules in all_rules:
         if rules and rules not in found:
             try:
-                found[rules] = await settled(examiners, rules)
+                found[rules] = await settled(examiners, who, rules)
             except UsageError as error:
                 found[rules] = error
             judged += len(rules)

@@ -124,7 +124,7 @@ async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
     """How many unfinished jobs are changed by this."""
     if wish.block_on is not None:
         check_rules(wish.block_on)
-        rules = await blocking.settled(manager.examiners, tuple(wish.block_on))
+        rules = await blocking.settled(manager.examiners, who, tuple(wish.block_on))
         wish = msgspec.structs.replace(wish, block_on=list(rules))
     _revised(JobSpec(), wish)
     chosen = await _resolve(manager, who, wish)

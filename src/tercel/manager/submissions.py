@@ -42,7 +42,7 @@ class _Draft(msgspec.Struct):
 
 async def submit(manager: Manager, who: Identity, submission: Submission) -> Submitted:
     who.require(Role.USER, Role.ADMIN)
-    (submitted,) = await _submit(manager, who, await _checked(manager, [submission]), submission.key)
+    (submitted,) = await _submit(manager, who, await _checked(manager, who, [submission]), submission.key)
     return submitted
 
 
@@ -58,7 +58,7 @@ async def submit_flow(manager: Manager, who: Identity, flow: Flow) -> FlowSubmit
     jobs = flow.jobs
     if flow.key:
         jobs = [msgspec.structs.replace(job, key=_key_of(flow.key, at)) for at, job in enumerate(jobs)]
-    drafts = await _checked(manager, jobs, of_flow=True)
+    drafts = await _checked(manager, who, jobs, of_flow=True)
     key = _key_of(flow.key, 0) if flow.key else ""
     return FlowSubmitted(jobs=await _submit(manager, who, drafts, key, of_flow=True))
 
@@ -115,7 +115,7 @@ def _earlier(manager: Manager, who: Identity, drafts: list[_Draft]) -> list[Subm
 
 
 async def _checked(
-    manager: Manager, submissions: Sequence[Submission], of_flow: bool = False
+    manager: Manager, who: Identity, submissions: Sequence[Submission], of_flow: bool = False
 ) -> list[_Draft]:
     if any(one.rank for one in submissions):
         await asyncio.to_thread(assign.prepare)
@@ -123,14 +123,14 @@ async def _checked(
         drafts = await asyncio.to_thread(_check_all, submissions, of_flow)
     else:
         drafts = _check_all(submissions, of_flow)
-    await _settle_rules(manager, drafts, of_flow)
+    await _settle_rules(manager, who, drafts, of_flow)
     return drafts
 
 
-async def _settle_rules(manager: Manager, drafts: list[_Draft], of_flow: bool) -> None:
+async def _settle_rules(manager: Manager, who: Identity, drafts: list[_Draft], of_flow: bool) -> None:
     """What jobs are blocked on, as its testers write it."""
     settled = await blocking.settled_all(
-        manager.examiners, (draft.submission.block_on for draft in drafts if draft.submission.block_on)
+        manager.examiners, who, (draft.submission.block_on for draft in drafts if draft.submission.block_on)
     )
     for number, draft in enumerate(drafts):
         if not draft.submission.block_on:
