@@ -37,7 +37,8 @@ def check_host(host: str, in_brackets: bool = False) -> str:
     """A name or an address in the one way in which it is written."""
     if in_brackets or ":" in host:
         with contextlib.suppress(ValueError):
-            return str(ipaddress.IPv6Address(host))
+            if "%" not in host:  # an interface means something on one machine only
+                return str(ipaddress.IPv6Address(host))
         raise UsageError(f"{host[:100]!r} is not an IPv6 address")
     name = host.rstrip(".").lower()
     if not name.isascii():
@@ -60,8 +61,9 @@ async def resolve(host: str, threads: Threads = LOOKUPS) -> list[str]:
     """The addresses of a name. OSError if it has none."""
     with contextlib.suppress(ValueError):
         return [str(ipaddress.ip_address(host))]
+    domain = ".".join(host.split(".")[-2:])
     found = await threads.call(
-        f"the look-up of {host}", socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM
+        f"looking up names in {domain}", socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM
     )
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 

@@ -189,7 +189,7 @@ def _stdout_kept() -> Iterator[list[bytes]]:
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 1)
         try:
-            with open(1, "w", closefd=False) as stdout, redirect_stdout(stdout):  # noqa: PTH123  # not a path
+            with open(1, "w", closefd=False) as stdout, redirect_stdout(stdout):  # not a path
                 yield said
         finally:
             os.dup2(kept, 1)

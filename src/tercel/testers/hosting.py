@@ -1,4 +1,4 @@
-"""Testers that are asked in processes of their own: one warm process for each kind, and one for those that did harm.
+"""Testers that are asked in processes of their own: one warm process for each kind, and others for those that did harm.
 
 ask -> crowd: many at a time -> answered
          | the process hangs, ends or runs out of memory
@@ -9,13 +9,13 @@ ask -> crowd: many at a time -> answered
 
 import asyncio
 import itertools
-import math
 import signal
 import socket
 import sys
 import tempfile
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
@@ -25,6 +25,7 @@ import tercel
 from tercel.core.conditions import Verdict
 from tercel.core.errors import PassingFault, PeerError
 from tercel.testers.contract import Surroundings
+from tercel.testers.gates import Gate
 from tercel.testers.host_words import (
     ANSWER_MOST_BYTES,
     BEAT_S,
@@ -52,12 +53,17 @@ START_PAUSE_S = 10.0
 """Before one that could not be started is tried again."""
 SILENT_BEATS = 4
 """A host that was not heard for so many beats, while it was asked something, hangs."""
+KILL_MOST_S = 2.0
 IDLE_BEATS = 1200
 """One that was asked nothing for so many ends, to give its memory back."""
 LOST_MOST = 32
 """So many questions may go unanswered beyond their limit before the process is replaced: each still holds something in it."""
 HARMFUL_MOST = 1000
+ALONE_MOST = 8
+"""Processes of one kind in which one is asked at a time."""
 _BOOT = "import sys; sys.path[:] = sys.argv.pop(1).split(':'); from tercel.testers.host import main; main()"
+
+_STOPPED = "was stopped"
 
 _numbers = itertools.count(1)
 
@@ -87,7 +93,11 @@ class _Process:
         self._beats_silent = 0
         self._beats_idle = 0
         self._lost = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ending: asyncio.Task[None] | None = None
         self.ended = False
+        self.why = ""
+        """It ended."""
 
     async def start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -109,7 +119,6 @@ class _Process:
                 ours.close()
                 raise
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
-        self._tasks: list[asyncio.Task[None]] = []
         try:
             async with asyncio.timeout(START_LIMIT_S):
                 self._writer.write(frame(self._owner.begin))
@@ -127,6 +136,10 @@ class _Process:
                 f"cannot be imported: {printable(said.why) if isinstance(said, Unfit) else 'no word'}"
             )
         self._tasks += [asyncio.create_task(self._listen()), asyncio.create_task(self._watch())]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     async def ask(self, text: str, surroundings: Surroundings) -> Verdict | _Again:
         number = next(_numbers)
@@ -157,9 +170,10 @@ class _Process:
                 if isinstance(said, Beat):
                     continue
                 if isinstance(said, Spent):
+                    self.why = "ran out of memory"
                     self._settle(said.number, _Again.SUSPECT)
-                    why = "ran out of memory"
-                    break
+                    await self.end(self.why, is_planned=True)
+                    return
                 if not isinstance(said, Answer):
                     raise PeerError("an answer to what was not asked")
                 self._settle(said.number, sound(said.verdict))
@@ -170,13 +184,11 @@ class _Process:
         await self.end(why)
 
     def _settle(self, number: int, answer: Verdict | _Again) -> None:
-        text, future = self._pending.get(number, ("", None))
+        future = self._pending.get(number, ("", None))[1]
         if future is None:
             self._lost = max(0, self._lost - 1)  # an answer to what nobody waits for any more
         elif not future.done():
             future.set_result(answer)
-            if answer is _Again.SUSPECT:
-                self._owner.note_harm(text, "ran out of memory")
 
     async def _watch(self) -> None:
         """Beats are counted, not time: if this process itself stood still, the host is not to blame."""
@@ -191,28 +203,33 @@ class _Process:
 
     async def end(self, why: str, is_planned: bool = False) -> None:
         """Kill it and all that it started; those who wait are told, each as the board says."""
-        if self.ended:
-            return
-        self.ended = True
+        if self._ending is None:
+            self.ended = True
+            self._ending = asyncio.create_task(self._end(why, is_planned))
+        await asyncio.shield(self._ending)
+
+    async def _end(self, why: str, is_planned: bool) -> None:
         culprit = self._board.read()
         signal_all([self._process.pid], signal.SIGSTOP)
         signal_all([*descendants([self._process.pid]), self._process.pid], signal.SIGKILL)
-        await self._process.wait()
+        with suppress(TimeoutError):  # one that hangs in the kernel is left behind
+            async with asyncio.timeout(KILL_MOST_S):
+                await self._process.wait()
         self._writer.transport.abort()
         self._board.close()
-        why = why or f"ended its process ({self._how()})"
+        self.why = why = why or f"ended its process ({self._how()})"
         known = is_planned or culprit in self._pending
         for number, (text, future) in list(self._pending.items()):
             if future.done():
                 continue
             if number == culprit and not is_planned:
-                self._owner.note_harm(text, why)
+                self._owner.note_harm(text)
                 future.set_result(not_cleared(f"its tester {why}"))
             else:
                 future.set_result(_Again.INNOCENT if known else _Again.SUSPECT)
         for task in self._tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
+            task.cancel()
+        self._owner.forget(self)
 
     def _how(self) -> str:
         code = self._process.returncode or 0
@@ -225,20 +242,26 @@ class Hosted:
     def __init__(self, begin: Begin) -> None:
         self.begin = begin
         self._crowd: _Process | None = None
-        self._alone: _Process | None = None
         self._starting = asyncio.Lock()
-        self._one = asyncio.Lock()
-        self._harmful: OrderedDict[str, str] = OrderedDict()
-        """What did harm, and how; empty: it may have been this one."""
+        self._idle: list[_Process] = []
+        """For those that are asked alone: one at most that is kept for the next."""
+        self._there: set[_Process] = set()
+        """All that have not ended yet."""
+        self._alone_gate = Gate(ALONE_MOST)
+        self._harmful: OrderedDict[str, None] = OrderedDict()
+        """What did harm, or may have."""
         self._unfit = ""
         """Why it could not be started the last time."""
         self._start_again_at = 0.0
+        self._closed = False
 
     @property
     def pids(self) -> list[int]:
         """Of the processes that run now."""
-        processes = [process for process in (self._crowd, self._alone) if process is not None]
-        return [process._process.pid for process in processes if not process.ended]
+        return [process.pid for process in self._there if not process.ended]
+
+    def forget(self, process: _Process) -> None:
+        self._there.discard(process)
 
     async def ask(self, text: str, surroundings: Surroundings) -> Verdict:
         """HostFault if its process cannot be started. Who asks bounds the time."""
@@ -247,18 +270,31 @@ class Hosted:
             if isinstance(answer, Verdict):
                 return answer
             if answer is _Again.SUSPECT and text not in self._harmful:
-                self.note_harm(text, "")
-        async with self._one:
-            process = await self._on_its_own()
+                self.note_harm(text)
+        await self._alone_gate.enter()
+        try:
+            return await self._ask_alone(text, surroundings)
+        finally:
+            self._alone_gate.leave()
+
+    async def _ask_alone(self, text: str, surroundings: Surroundings) -> Verdict:
+        process = self._idle.pop() if self._idle else None
+        if process is None or process.ended:
+            process = await self._start()
+        try:
             answer = await process.ask(text, surroundings)
-        if isinstance(answer, Verdict):
             if not process.ended:
                 self._harmful.pop(text, None)
-            return answer
-        return not_cleared(f"its tester {self._harmful.get(text) or 'ended its process'}")
+        finally:
+            self._idle = [process for process in (process, *self._idle) if not process.ended]
+            for spare in self._idle[1:]:
+                await spare.end("is not needed", is_planned=True)
+        if not isinstance(answer, Verdict):
+            return not_cleared(f"its tester {process.why}")
+        return answer
 
-    def note_harm(self, text: str, why: str) -> None:
-        self._harmful[text] = why
+    def note_harm(self, text: str) -> None:
+        self._harmful[text] = None
         self._harmful.move_to_end(text)
         if len(self._harmful) > HARMFUL_MOST:
             self._harmful.popitem(last=False)
@@ -269,12 +305,9 @@ class Hosted:
                 self._crowd = await self._start()
             return self._crowd
 
-    async def _on_its_own(self) -> _Process:
-        if self._alone is None or self._alone.ended:
-            self._alone = await self._start()
-        return self._alone
-
     async def _start(self) -> _Process:
+        if self.is_closed():
+            raise HostFault(_STOPPED)
         if self._unfit and time.monotonic() < self._start_again_at:
             raise HostFault(self._unfit)
         process = _Process(self)
@@ -283,11 +316,17 @@ class Hosted:
         except HostFault as fault:
             self._unfit, self._start_again_at = str(fault), time.monotonic() + START_PAUSE_S
             raise
+        self._there.add(process)
+        if self.is_closed():  # meanwhile
+            await process.end(_STOPPED, is_planned=True)
+            raise HostFault(_STOPPED)
         self._unfit = ""
         return process
 
+    def is_closed(self) -> bool:
+        return self._closed
+
     async def close(self) -> None:
-        self._unfit, self._start_again_at = "was stopped", math.inf
-        for process in (self._crowd, self._alone):
-            if process is not None:
-                await process.end("was stopped", is_planned=True)
+        self._closed = True
+        for process in list(self._there):
+            await process.end(_STOPPED, is_planned=True)

@@ -27,10 +27,8 @@ from tercel.testers.hosting import HostFault, boot_words
 from tercel.testers.running import descendants, own_environment, signal_all
 from tercel.testers.verdicts import printable
 
-LIMIT_S = 5.0
 
-
-def judge(begin: Begin, text: str, limit_s: float = LIMIT_S) -> tuple[Ready, Judged]:
+def judge(begin: Begin, text: str, limit_s: float) -> tuple[Ready, Judged]:
     """Where its tester is asked by default, and what it says of the text. Blocks; HostFault if it says nothing."""
     ours, theirs = socket.socketpair()
     with ours, theirs, tempfile.TemporaryFile() as board:

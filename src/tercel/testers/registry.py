@@ -30,12 +30,15 @@ from tercel.testers.judging import judge
 from tercel.testers.lanes import Lanes
 from tercel.testers.ssh import SshAuthTester, SshTester
 from tercel.testers.tcp import DnsTester, TcpTester
+from tercel.testers.threads import Threads
 from tercel.testers.times import TimeTester
 from tercel.testers.verdicts import not_cleared, sound, why
 
 MOMENT_S = 1.0
 """Beyond its limit, for a host to say how it went."""
 LIMIT_MOST_S = 3600.0
+JUDGE_LIMIT_S = 5.0
+"""For a third party's tester to be imported, and to judge one text."""
 HOST_MEM_BYTES = 2**30
 COMMAND_MEM_BYTES = 4 * 2**30
 """Of one process."""
@@ -73,6 +76,7 @@ class Testers:
         self._hosted: dict[str, tuple[Hosted, Lanes]] = {}
         self._found: tuple[dict[str, EntryPoint], list[str]] | None = None
         self._problems: dict[str, str] = {}
+        self._judges = Threads(hanging_most=32, each_most=8, running_most=4)
         self._judged = lru_cache(maxsize=1000)(self._judge_in_process)
 
     # -- what there is --------------------------------------------------------------------------------------
@@ -122,9 +126,10 @@ class Testers:
         return self._judged(kind, text)
 
     async def judge(self, tester_text: str) -> tuple[str, Place]:
-        """As `normalise`, without holding up anybody else of this process."""
+        """As `normalise`, without holding up anybody else of this process. PassingFault if too many are being judged."""
         if self._is_third_partys(tester_text):
-            return await asyncio.to_thread(self.normalise, tester_text)
+            kind = tester_text.strip().partition(":")[0].lower()
+            return await self._judges.call(f"judging {kind[:40]}", self.normalise, tester_text)
         return self.normalise(tester_text)
 
     def _is_third_partys(self, tester_text: str) -> bool:
@@ -144,7 +149,7 @@ class Testers:
 
     def _judge_in_process(self, kind: str, text: str) -> tuple[str, Place]:
         try:
-            ready, judged = judge(self._begin(kind), text)
+            ready, judged = judge(self._begin(kind), text, JUDGE_LIMIT_S)
         except HostFault as fault:
             self._problems[kind] = f"{kind!r} {fault}"
             raise UsageError(f"{kind}: the tester of this kind does not work here: it {fault}") from None
@@ -161,7 +166,8 @@ class Testers:
 
     async def ask(self, tester_text: str, surroundings: Surroundings) -> Verdict:
         """Whether it is there again. Raises nothing (but CancelledError), and takes little longer than the limit."""
-        limit_s = min(max(surroundings.limit_s, 0.0), LIMIT_MOST_S)
+        limit_s = min(surroundings.limit_s, LIMIT_MOST_S) if surroundings.limit_s > 0 else 0.0
+        surroundings = msgspec.structs.replace(surroundings, limit_s=limit_s)
         kind, _, text = tester_text.partition(":")
         is_hosted = kind not in self._in_process
         try:
@@ -199,6 +205,11 @@ class Testers:
                 kind, f"{of.__module__}:{of.__name__}", COMMAND_MEM_BYTES, FILE_MOST_BYTES, subreaper=True
             )
         return Begin(kind, self._third_parties()[kind].value, HOST_MEM_BYTES, FILE_MOST_BYTES)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes in which testers are asked now."""
+        return [pid for hosted, _ in self._hosted.values() for pid in hosted.pids]
 
     async def close(self) -> None:
         """End all processes."""

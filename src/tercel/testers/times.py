@@ -8,6 +8,7 @@ from datetime import datetime
 from tercel.core.conditions import Place, Verdict
 from tercel.core.errors import UsageError
 from tercel.testers.contract import Surroundings
+from tercel.testers.verdicts import NOT_BEFORE_MOST_S
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _WINDOW = re.compile(r"(?:(?P<days>[A-Za-z,\s-]+?)\s+)?(?P<from>\d{1,2}:\d{2})\s*-\s*(?P<to>\d{1,2}:\d{2})")
@@ -49,7 +50,7 @@ class TimeTester:
             left_s = moment.timestamp() - self._clock()
             if left_s <= 0:
                 return Verdict(True, note=f"it is after {text}")
-            return Verdict(False, note=f"it is not yet {text}", not_before_s=left_s)
+            return Verdict(False, note=f"it is not yet {text}", not_before_s=min(left_s, NOT_BEFORE_MOST_S))
         days = _days(match["days"]) if match["days"] else list(range(7))
         begin, end = _minutes(match["from"]) % _MINUTES, _minutes(match["to"])
         if _within(now, days, begin, end):
