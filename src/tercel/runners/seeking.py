@@ -39,7 +39,8 @@ PATIENCE_S = 5.0
 """Of a processor's time, for one attempt."""
 STOP_S = 5.0
 TURN_MOST = 32
-"""Attempts of one job that are looked at in a turn; only one, if its output is large."""
+TURN_S = 0.5
+"""Attempts of one job that are looked at in a turn: so many, or until so much of a processor's time has passed."""
 _SEGMENTS_MOST = SEARCHED_MOST_BYTES // SEGMENT_BYTES + 1
 _FAILED = frozenset({End.EXITED, End.SIGNALLED, End.TIMED_OUT, End.EXCEEDED})
 NOT_ALL = "its output was not searched to the end for what its job looks for: that takes too long"
@@ -96,29 +97,36 @@ class Seeking:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, "tercel-seeking")
         while self._lines:
-            turn = self._next_turn()
+            job, turn = self._next_turn()
             try:
                 done = await loop.run_in_executor(self._threads, self._look, turn)
             except Exception:  # an error of ours, or want of memory: the reports are told all the same
                 log.exception("Cannot search the outputs of attempts.")
                 done = [report for report, _ in turn]
+            if rest := turn[len(done) :]:
+                self._lines.setdefault(job, deque()).extendleft(reversed(rest))
             self._on_done(done)
         self._work = None
 
-    def _next_turn(self) -> list[tuple[Report, Sought]]:
+    def _next_turn(self) -> tuple[int, list[tuple[Report, Sought]]]:
         job, line = next(iter(self._lines.items()))
-        turn = [line.popleft()]
-        while line and len(turn) < TURN_MOST and not _is_large(turn[-1][0]):
-            turn.append(line.popleft())
+        turn = [line.popleft() for _ in range(min(TURN_MOST, len(line)))]
         del self._lines[job]
         if line:
             self._lines[job] = line  # behind the others
-        return turn
+        return job, turn
 
     # -- in a thread --------------------------------------------------------------------------------------
 
     def _look(self, turn: list[tuple[Report, Sought]]) -> list[Report]:
-        return [self._with_matches(report, sought) for report, sought in turn]
+        """The first of these at least, the others as long as there is time."""
+        until = time.thread_time() + TURN_S
+        done: list[Report] = []
+        for report, sought in turn:
+            if done and time.thread_time() >= until:
+                break
+            done.append(self._with_matches(report, sought))
+        return done
 
     def _with_matches(self, report: Report, sought: Sought) -> Report:
         streams = {stream for _, stream, _ in sought}
@@ -128,7 +136,7 @@ class Seeking:
         matched: set[int] = set()
         note = report.note
         for number, stream, pattern in _compiled(sought):
-            if stream not in texts or number in matched:
+            if not texts.get(stream) or number in matched:
                 continue
             found = self._search(pattern, texts[stream], stop_at)
             if found:
@@ -170,10 +178,6 @@ def _is_searched(report: Report, sought: Sought) -> bool:
 
 def _output(report: Report, stream: str) -> Output | None:
     return report.out if stream == "out" else report.err
-
-
-def _is_large(report: Report) -> bool:
-    return any(output is not None and output.segments > 0 for output in (report.out, report.err))
 
 
 @lru_cache(maxsize=8)
