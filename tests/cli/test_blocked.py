@@ -46,9 +46,9 @@ def test_one_row_tells_of_each_condition(tercel: Tercel, manager: FakeManager) -
         condition(3),
     )
     assert tercel("blocked").out.splitlines() == [
-        "ID  WAITS FOR              WHERE      TASKS         TESTS  LAST TEST                     NEXT TEST     GIVES UP",
-        "C4  tcp:licence.lab:27000  manager    1 of job 37       0                                being tested  in 2 h",
-        "C3  tcp:licence.lab:27000  site lab1  12 of 2 jobs     60  20 s ago: connection refused  in 40 s       in 2 h",
+        "ID  WAITS FOR              WHERE      TASKS         TESTS  LAST TEST                    NEXT TEST     GIVES UP",
+        "C4  tcp:licence.lab:27000  manager    1 of job 37       0                               being tested  in 2 d",
+        "C3  tcp:licence.lab:27000  site lab1  12 of 2 jobs     60  2 h ago: connection refused  in 3 h        in 2 d",
     ]
     assert tercel("blocked", "--json").json["conditions"][1]["id"] == 3
 
@@ -76,10 +76,10 @@ def test_it_says_where_and_when_it_is_tested(
 
 def test_closed_ones_are_shown_when_asked_for(tercel: Tercel, manager: FakeManager) -> None:
     gone = condition(
-        closed_at=time.time() - 5.2, closed="cleared", tasks=0, job_count=0, jobs=[], next_test_at=None
+        closed_at=time.time() - 7230, closed="cleared", tasks=0, job_count=0, jobs=[], next_test_at=None
     )
     says(manager, gone)
-    assert tercel("blocked", "--all").out.splitlines()[1].endswith("5.2 s ago: cleared")
+    assert tercel("blocked", "--all").out.splitlines()[1].endswith("2 h ago: cleared")
     assert manager.asked("GET", "/v1/conditions")[-1].query["all"] == ["true"]
     says(manager)
     none = tercel("blocked")
@@ -304,5 +304,21 @@ def test_who_waits_is_told_once_what_tasks_are_blocked_on(
     manager.says("GET", "/v1/events", stream(*blocked, twice, *done))
     waited = tercel("wait", "37")
     assert waited.code == 0
-    assert waited.err.count("12 blocked on tcp:licence.lab:27000 (C3), next test in 40 s") == 1
+    assert waited.err.count("12 blocked on tcp:licence.lab:27000 (C3), next test in 3 h") == 1
     assert "C4" not in waited.err
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        (RULE, [{"on": "exit:75", "tester": "tcp:licence.lab:27000", "policy": "every 2m for 12h"}]),
+        ("", []),
+    ],
+)
+def test_rules_of_a_job_are_revised_and_taken_away(
+    tercel: Tercel, manager: FakeManager, given: str, sent: object
+) -> None:
+    manager.says("POST", "/v1/revise", api.Counted(count=1))
+    assert tercel("revise", "37", "--block-on", given).out == "1 job revised\n"
+    assert manager.asked("POST", "/v1/revise")[0].json()["block_on"] == sent
+    assert tercel("revise", "37", "--block-on", given, "--json").json["block_on"] == sent

@@ -175,12 +175,6 @@ class Manager:
 
     async def run(self) -> None:
         """Until cancelled."""
-        try:
-            await self._run()
-        finally:
-            self._probing.close()
-
-    async def _run(self) -> None:
         pause_s = RETRY_FIRST_S
         self.wake()
         while True:
@@ -274,6 +268,7 @@ class Manager:
 
     def close(self) -> None:
         """After `run` was cancelled: what is not saved was not acknowledged either, and comes again."""
+        self._probing.close()
         self._disk.shutdown(wait=True)
         self.store.close()
 

@@ -231,7 +231,7 @@ KEYS: tuple[Key, ...] = (
         _block_rules,
         flags=("--block-on",),
         metavar="RULE",
-        from_text=lambda text: [text],
+        from_text=lambda text: [text] if text else [],
         repeatable=True,
     ),
     Key(
