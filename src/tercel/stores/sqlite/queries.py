@@ -80,7 +80,12 @@ JOBS_UNFINISHED = """
     FROM job INDEXED BY job_unfinished WHERE ended_at IS NULL ORDER BY id
 """
 JOB_REVISE = "UPDATE job SET spec = ?, held = ? WHERE id = ?"
-JOB_NEXT = "SELECT coalesce(max(id), 0) + 1 FROM job"
+JOB_NEXT = """
+    SELECT max(
+        coalesce((SELECT max(id) FROM job), 0) + 1,
+        coalesce((SELECT value FROM next_number WHERE kind = 'job'), 1)
+    )
+"""
 
 # --- lines and calls
 

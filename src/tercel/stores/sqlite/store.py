@@ -6,7 +6,8 @@ any thread         questions, each on a connection and a committed state of its 
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
@@ -17,7 +18,20 @@ from tercel.core.model import Call, JobRow, Lease, Role, Token
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
 from tercel.stores.contract import Store, needed_by
-from tercel.stores.sqlite import conditions, faults, jobs, notes, outcomes, pool, queries, values, writing
+from tercel.stores.snapshot.contract import Placed, Reading
+from tercel.stores.snapshot.records import Restored
+from tercel.stores.sqlite import (
+    conditions,
+    faults,
+    jobs,
+    notes,
+    outcomes,
+    pool,
+    queries,
+    snapshots,
+    values,
+    writing,
+)
 from tercel.stores.sqlite.chunks import CALLS, LINES, Chunks
 from tercel.stores.sqlite.connections import Ownership, Readers, open_writer
 from tercel.stores.sqlite.outcomes import WorkerIds
@@ -58,6 +72,7 @@ class SqliteStore(Store):
         try:
             self._writer.execute(queries.BEGIN)
             self._writer.execute(queries.EPOCH_ADVANCE)
+            snapshots.abandon(self._writer)
             self._writer.execute(queries.COMMIT)
             return self._loaded()
         except sqlite3.Error as error:
@@ -112,6 +127,26 @@ class SqliteStore(Store):
             self._roll_back()
             raise faults.translated(error, self._path) from error
 
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One of its own: durable when left, undone if anything is raised."""
+        try:
+            if self._spoilt:
+                self._undo()
+            if self._writer.in_transaction:
+                raise RuntimeError("what was written must be committed first")
+        except sqlite3.Error as error:
+            raise faults.translated(error, self._path) from error
+        try:
+            self._writer.execute(queries.BEGIN)
+            yield self._writer
+            self._writer.execute(queries.COMMIT)
+        except BaseException as error:
+            self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                raise faults.translated(error, self._path) from error
+            raise
+
     def _roll_back(self) -> None:
         self._spoilt = True
         try:
@@ -134,6 +169,29 @@ class SqliteStore(Store):
         # Last, and by the one that may write: it brings the log home into the file.
         self._writer.close()
         self._ownership.give_up()
+
+    # --- snapshots
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        with self._readers.snapshot() as connection:
+            yield snapshots.SqliteReading(connection, _live)
+
+    def stage(self, jobs: Sequence[int], parts: Sequence[Placed]) -> None:
+        with self._transaction() as connection:
+            snapshots.stage(connection, self._workers, jobs, parts)
+
+    def adopt(self, jobs: Sequence[int], changes: Sequence[Change], restored: Restored) -> None:
+        with self._transaction() as connection:
+            snapshots.adopt(connection, self._workers, jobs, changes, restored)
+
+    def unstage(self, jobs: Sequence[int]) -> None:
+        with self._transaction() as connection:
+            snapshots.unstage(connection, jobs)
+
+    def restored(self, id: str) -> Restored | None:
+        with self._readers.snapshot() as connection:
+            return snapshots.restored(connection, id)
 
     # --- questions
 
