@@ -26,7 +26,7 @@ from tercel.core.changes import (
 from tercel.core.errors import PassingFault, TercelError, UsageError
 from tercel.core.model import JobSpec
 from tercel.core.reports import Output
-from tercel.stores.sqlite import SqliteStore, chunks, conditions, outcomes, queries, schema
+from tercel.stores.sqlite import SqliteStore, chunks, cleaning_queries, conditions, outcomes, queries, schema
 from tercel.stores.sqlite.connections import BUSY_TIMEOUT_S
 from tests.conformance.stores import (
     FAILED,
@@ -184,7 +184,7 @@ def test_a_damaged_file_is_told_and_no_retry_is_suggested(kept: KeptInSqlite, pa
     hand_over(kept.store, job(1, (0, 9999)), *concluded(range(10_000)))
     kept.store.close()
     content = bytearray(path.read_bytes())
-    content[4096 * 40 :] = b"\xaa" * (len(content) - 4096 * 40)  # what lies before names the tables
+    content[4096 * 80 :] = b"\xaa" * (len(content) - 4096 * 80)  # what lies before names the tables
     path.write_bytes(content)
     store = SqliteStore(path)
     with pytest.raises(TercelError, match=r"damaged.*backup") as told:
@@ -330,12 +330,13 @@ def test_a_spec_kept_before_a_field_was_added_has_its_default(kept: KeptInSqlite
 # --- cost
 
 
-SMALL = {"EPOCH", "LEASES", "QUEUES", "WORKERS", "RESERVATIONS", "TOKENS", "TABLE_COUNT"}
+SMALL = {"EPOCH", "LEASES", "QUEUES", "WORKERS", "RESERVATIONS", "TOKENS", "TABLE_COUNT", "LEASED", "LEAVING"}
 """These read whole tables, which are no larger than what is unfinished."""
 
 STATEMENTS = [
     pytest.param(statement, id=f"{name} {number}")
-    for name, value in vars(queries).items()
+    for module in (queries, cleaning_queries)
+    for name, value in vars(module).items()
     if name.isupper() and name not in SMALL and not isinstance(value, int)
     for number, statement in enumerate([value] if isinstance(value, str) else value)
     if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE)", statement)

@@ -38,7 +38,7 @@ from tercel.core.changes import (
     WorkerSet,
 )
 from tercel.core.intervals import IntervalSet
-from tercel.core.model import Call
+from tercel.core.model import After, Call, JobSpec
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.reports import Blame, Output
 from tercel.core.states import TaskState
@@ -73,6 +73,7 @@ class PlannedJob:
 @dataclass
 class Plan:
     jobs: list[PlannedJob] = field(default_factory=list)
+    submitted: int = 0
     attempts: int = 0
     leases: list[int] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
@@ -117,13 +118,21 @@ class StoresAgree(RuleBasedStateMachine):
         own=st.sampled_from(["", "lines", "calls"]),
         key=st.sampled_from(["", "", "k"]),
         owner=st.sampled_from(["ada", "bob"]),
+        needs=st.integers(0, 5),
     )
-    def submit(self, ranges: tuple[tuple[int, int], ...], own: str, key: str, owner: str) -> None:
+    def submit(self, ranges: tuple[tuple[int, int], ...], own: str, key: str, owner: str, needs: int) -> None:
         tasks = IntervalSet(ranges)
-        number = len(self.plan.jobs) + 1
+        self.plan.submitted += 1
+        number = self.plan.submitted
+        after = tuple(After(job=planned.id) for planned in self.plan.jobs[needs : needs + 1])
+        spec = JobSpec(argv=("true",), after=after)
         lines = tuple(f"run {number} {task}" for task in tasks) if own == "lines" else ()
-        calls = tuple(Call(b"%d" % task, (f"t1.{task}",)) for task in tasks) if own == "calls" else ()
-        self.batch.append(job(number, *ranges, owner=owner, key=key, lines=lines, calls=calls))
+        calls = (
+            tuple(Call(b"%d" % task, (f"t1.{task}", "ba" if task % 2 else "bb")) for task in tasks)
+            if own == "calls"
+            else ()
+        )
+        self.batch.append(job(number, *ranges, owner=owner, key=key, spec=spec, lines=lines, calls=calls))
         self.plan.jobs.append(PlannedJob(number, tasks, tasks.copy()))
 
     @precondition(lambda self: any(job.open for job in self.plan.jobs))
@@ -222,7 +231,7 @@ class StoresAgree(RuleBasedStateMachine):
         for planned in self.plan.jobs:
             if not planned.open and not planned.over:
                 counts = [len(planned.ended[state]) for state in (FINISHED, FAILED, CANCELLED)]
-                self.batch.append(JobEnded(planned.id, 77.5, *counts))
+                self.batch.append(JobEnded(planned.id, 10.0 * (planned.id % 4), *counts))
                 planned.over = True
 
     @precondition(lambda self: any(job.open for job in self.plan.jobs))
@@ -337,6 +346,58 @@ class StoresAgree(RuleBasedStateMachine):
             for planned in self.plan.jobs
             if not planned.over
         ]
+
+    @precondition(lambda self: not self.batch and any(job.over for job in self.plan.jobs))
+    @rule(
+        before=st.sampled_from([5.0, 15.0, 25.0, 99.0]),
+        owner=st.sampled_from([None, None, "ada"]),
+        limit=st.sampled_from([1, 2, 30, 1000]),
+        keep_values=st.sampled_from([(), ("ba",)]),
+    )
+    def clean(self, before: float, owner: str | None, limit: int, keep_values: tuple[str, ...]) -> None:
+        stores = (self.memory.store, self.sqlite.store)
+        earlier, lives = self.memory.reopen(), self._staying()
+        while True:
+            old, same = (store.removable(ended_before=before, owner=owner, limit=limit) for store in stores)
+            assert old == same
+            if not old:
+                break
+            for store in stores:
+                assert store.remove_jobs([*old, 99], ended_before=before) == old
+            self.plan.jobs = [planned for planned in self.plan.jobs if planned.id not in old]
+        for store in stores:
+            while store.clean(before=before, keep_values=keep_values, limit=limit).more:
+                pass
+        self.committed = copy.deepcopy(self.plan)
+        later = self.memory.reopen()
+        assert msgspec.structs.replace(later, epoch=0) == msgspec.structs.replace(earlier, epoch=0)
+        assert {job: lives[job] for job in self._staying()} == self._staying()
+        self.open_again()
+
+    def _staying(self) -> dict[int, object]:
+        """What is told of each job, without notes: those go by their age."""
+        told = answers(self.memory.store)
+        jobs = {planned.id: f"{planned.id} " for planned in self.plan.jobs}
+        return {
+            job: {
+                key: said
+                for key, said in told.items()
+                if key.startswith(name) and not key.endswith(("notes", "dependents"))
+            }
+            for job, name in jobs.items()
+        }
+
+    @precondition(lambda self: not self.batch and self.plan.jobs)
+    @rule(keep=st.integers(1, 2), before=st.sampled_from([205.0, 999.0]), limit=st.sampled_from([1, 3, 1000]))
+    def compact(self, keep: int, before: float, limit: int) -> None:
+        earlier = self.memory.reopen()
+        for store in (self.memory.store, self.sqlite.store):
+            after: tuple[int, int] | None = (0, -1)
+            while after is not None:
+                after = store.compact_history(ended_before=before, keep=keep, after=after, limit=limit).after
+        later = self.memory.reopen()
+        assert msgspec.structs.replace(later, epoch=0) == msgspec.structs.replace(earlier, epoch=0)
+        self.open_again()
 
     def compare(self) -> None:
         assert answers(self.sqlite.store, attempts=3) == answers(self.memory.store, attempts=3)

@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from pathlib import Path
 from typing import ClassVar
@@ -356,3 +356,59 @@ def test_an_epoch_that_could_not_be_kept_is_not_used(failing: SqliteStore) -> No
             failing.load()
     FailingConnection.arm(0)
     assert failing.load().epoch == first + 1
+
+
+@pytest.mark.must("a")
+def test_whichever_statement_of_cleaning_fails_it_goes_on_where_it_was(failing: SqliteStore) -> None:
+    """Each slice and the removal itself with ever later statements failing: no slice half, none lost."""
+    lost = [AttemptLost(outcome(11, attempt=20 + n, state=BLOCKED)) for n in range(5)]
+    hand_over(failing, *lost)
+    before = answers(failing, attempts=3)
+    history = failing.history(1, 11)
+    number = 0
+    done: list[str] = []
+    steps: list[tuple[str, Callable[[], bool]]] = [
+        ("compact", lambda: failing.compact_history(ended_before=1e9, keep=1).after is not None),
+        ("remove", lambda: failing.remove_jobs([2], ended_before=9.0) != [2]),
+        ("clean", lambda: failing.clean(before=0.0, limit=2).more),
+    ]
+    for name, step in steps:
+        while True:
+            number += 1
+            FailingConnection.arm(number)
+            try:
+                more = step()
+            except PassingFault:
+                if name == "compact":
+                    assert answers(failing, attempts=3) == before
+                assert (failing.job(2) is None) == ("remove" in done)
+                continue
+            number = 0
+            if not more:
+                break
+        done.append(name)
+    FailingConnection.arm(0)
+    assert failing.history(1, 11) == [history[0], history[-1]]
+    assert failing.outcomes(2, ranges=[(0, 1)], limit=9) == []
+    assert failing.load().next_job == 3
+    hand_over(failing, *concluded([95]))
+    reference = MemoryStore()
+    hand_over(reference, *BEFORE, lost[0], lost[-1], *concluded([95]))
+    reference.remove_jobs([2], ended_before=9.0)
+    assert answers(failing, attempts=3) == answers(reference, attempts=3)
+
+
+def test_cleaning_goes_on_after_a_restart(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    hand_over(store, *BEFORE)
+    assert store.remove_jobs([2], ended_before=9.0) == [2]
+    more, slices = True, 0
+    while more:
+        more = store.clean(before=0.0, limit=1).more
+        store.close()
+        store = SqliteStore(tmp_path / "store.db")
+        slices += 1
+    assert slices > 2
+    assert store.outcomes(2, ranges=[(0, 1)], limit=9) == []
+    assert store.ended(1, FAILED) == [(1, 1)]
+    store.close()

@@ -8,10 +8,15 @@ Writing is two steps, so that a service can go on taking messages while the disk
 If either raises, all that was written since the last commit is undone and may be handed over again; applying a
 batch twice is the same as once. A full disk raises StoreFull, any other trouble of the medium PassingFault.
 Questions see what is committed; they may be asked from any thread, at any time, also while a commit is under way.
+
+What is old is removed by `remove_jobs`, `clean` and `compact_history`. Each is durable when it returns, and is called where
+`commit` is, never between a `write` and its commit. If one raises, it has removed nothing and may be called again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
+
+import msgspec
 
 from tercel.core.changes import Change, LiveJob, Loaded, Noted, SpanConcluded
 from tercel.core.conditions import ConditionRow
@@ -23,6 +28,43 @@ from tercel.stores.snapshot.contract import SnapshotStore
 from tercel.wire.api import ValueRow
 
 
+class Cleaned(msgspec.Struct, frozen=True):
+    """What a slice of cleaning removed."""
+
+    records: int = 0
+    """Of tasks: how they ended, and earlier attempts; a span of any size is one."""
+    segments: int = 0
+    """Pieces of output."""
+    values: int = 0
+    """Pieces of uploaded values."""
+    conditions: int = 0
+    notes: int = 0
+    freed_bytes: int = 0
+    """By which the file becomes shorter."""
+    more: bool = False
+    """Whether there is more to do."""
+
+    def __add__(self, later: "Cleaned") -> "Cleaned":
+        return Cleaned(
+            self.records + later.records,
+            self.segments + later.segments,
+            self.values + later.values,
+            self.conditions + later.conditions,
+            self.notes + later.notes,
+            self.freed_bytes + later.freed_bytes,
+            later.more,
+        )
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """What a slice of compacting removed."""
+
+    attempts: int
+    segments: int
+    after: tuple[int, int] | None
+    """Where to go on; None: all was looked at."""
+
+
 class Store(SnapshotStore, Protocol):
     def load(self) -> Loaded:
         """Start a new epoch, durably, and return all that is unfinished."""
@@ -32,6 +74,38 @@ class Store(SnapshotStore, Protocol):
     def commit(self) -> None: ...
 
     def close(self) -> None: ...
+
+    def removable(self, *, ended_before: float, owner: str | None, limit: int) -> list[int]:
+        """Jobs that ended before then and are needed by no other that is here, those that ended first at first.
+
+        A question. With such a job gone, others that only it needed become removable.
+        """
+
+    def remove_jobs(self, jobs: Sequence[int], *, ended_before: float) -> list[int]:
+        """From now on nobody finds these jobs; what they leave behind goes with `clean`.
+
+        Those that are not removable (any more) stay; returned are the others. No number is used again.
+        """
+
+    def clean(self, *, before: float, keep_values: Collection[str] = (), limit: int = 1000) -> Cleaned:
+        """Remove about `limit` rows of removed jobs, of closed conditions and of notes older than `before`.
+
+        An uploaded value goes with the last job that refers to it, unless it is one of `keep_values`.
+        """
+
+    def compact_history(
+        self,
+        *,
+        ended_before: float,
+        keep: int,
+        after: tuple[int, int] = (0, -1),
+        limit: int = 1000,
+    ) -> Compacted:
+        """Of each task's earlier attempts, remove those between the first and the last `keep`.
+
+        Looks at about `limit` tasks that come after (job, task). Attempts that count against retries stay, and those
+        that ended later.
+        """
 
     def job(self, job: int) -> JobRow | None: ...
 
@@ -117,6 +191,14 @@ def unattempted(span: SpanConcluded, task: int) -> Outcome:
             note=span.reason,
         ),
     )
+
+
+def values_named(row: JobRow, calls: Iterable[Call]) -> set[str]:
+    """The keys of the uploaded values that a job refers to."""
+    keys = {key for call in calls for key in call.values if key.startswith("b")}
+    if row.spec.function is not None and row.spec.function.value:
+        keys.add(row.spec.function.value)
+    return keys
 
 
 def needed_by(live: LiveJob) -> set[int]:

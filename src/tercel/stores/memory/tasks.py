@@ -80,6 +80,26 @@ class Tasks:
         alone = {msgspec.structs.replace(note, ranges=((task, task),)): None for note in found}
         return sorted(alone, key=lambda note: note.at)
 
+    def record_count(self) -> int:
+        return len(self.outcomes) + len(self.spans) + sum(map(len, self.history.values()))
+
+    def attempts(self) -> set[int]:
+        """Of all that has a record."""
+        earlier = {attempt for attempts in self.history.values() for attempt in attempts}
+        return earlier | {outcome.report.attempt for outcome in self.outcomes.values()}
+
+    def compact(self, keep: int, ended_before: float) -> set[int]:
+        """Which attempts were removed from the middle of histories."""
+        gone: set[int] = set()
+        for task, attempts in self.history.items():
+            for attempt in sorted(attempts)[keep:-keep]:
+                record = self.outcomes.get(task)
+                counts = attempt in self.spent.get(task, ()) or (record and record.report.attempt == attempt)
+                if not counts and attempts[attempt].ended_at < ended_before:
+                    del attempts[attempt]
+                    gone.add(attempt)
+        return gone
+
     def ended(self, state: TaskState) -> IntervalSet:
         numbers = IntervalSet((span.first, span.last) for span in self.spans if span.state is state)
         for task, outcome in sorted(self.outcomes.items()):

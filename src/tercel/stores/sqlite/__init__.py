@@ -3,7 +3,7 @@
     store         the contract, put together from the others
     schema        tables as they are now
     migrations    the way there from older files
-    queries       every statement, named; no SQL stands elsewhere
+    queries       every statement, named; no SQL stands elsewhere (cleaning has a list of its own)
     connections   one writer, any number of readers, and who owns the file
     writing       a batch of changes -> few statements with many rows
     jobs          job rows
@@ -12,6 +12,7 @@
     outcomes      how tasks ended: records, spans, history
     conditions    what tasks wait for, and which do
     notes         what befell tasks beside their attempts
+    cleaning      removing what is old
     ranges        task numbers -> ranges
     faults        SQLite's errors -> ours, by blame
 

@@ -7,7 +7,7 @@ kept decoded: tasks are dispatched in order, a handful at a time.
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
 
@@ -107,6 +107,12 @@ class Chunks(Generic[T]):
             found += chunk.items[max(at - chunk.first, 0) : last + 1 - chunk.first]
             at = chunk.behind
         return found
+
+    def forget(self, jobs: Collection[int]) -> None:
+        """These jobs were removed."""
+        with self._lock:
+            for key in [key for key in self._cached if key[0] in jobs]:
+                del self._cached[key]
 
     def _recall(self, job: int, task: int) -> Chunk[T] | None:
         with self._lock:

@@ -13,6 +13,8 @@ APPLICATION_ID = "PRAGMA application_id"
 TABLE_COUNT = "SELECT count(*) FROM sqlite_master"
 
 WRITER_SETTINGS = (
+    # Before anything is in the file: else it changes nothing. Room that old jobs took can be given back.
+    "PRAGMA auto_vacuum = INCREMENTAL",
     "PRAGMA journal_mode = WAL",
     # FULL syncs the log at every commit: what was acknowledged survives the loss of power.
     "PRAGMA synchronous = FULL",
@@ -256,7 +258,12 @@ FAILURES = """
 
 CONDITION_SET = "INSERT OR REPLACE INTO condition (id, row, closed_at) VALUES (?, ?, ?)"
 CONDITION = "SELECT row FROM condition WHERE id = ?"
-CONDITION_NEXT = "SELECT coalesce(max(id), 0) + 1 FROM condition"
+CONDITION_NEXT = """
+    SELECT max(
+        coalesce((SELECT max(id) FROM condition), 0) + 1,
+        coalesce((SELECT value FROM next_number WHERE kind = 'condition'), 1)
+    )
+"""
 CONDITIONS = "SELECT row FROM condition WHERE id < ? ORDER BY id DESC LIMIT ?"
 CONDITIONS_OPEN = """
     SELECT row FROM condition INDEXED BY condition_open WHERE closed_at IS NULL AND id < ? ORDER BY id DESC LIMIT ?
@@ -296,6 +303,7 @@ NOTES = """
 # --- values
 
 VALUE_ADD = "INSERT OR REPLACE INTO value_piece (key, number, data, last) VALUES (?, ?, ?, ?)"
+VALUE_USE = "INSERT OR IGNORE INTO value_use (job, key) VALUES (?, ?)"
 VALUE_LAST = "SELECT min(number) FROM value_piece WHERE key = ? AND last"
 """The first that is marked: what an upload that came to nothing left behind it does not count."""
 VALUE_PIECES = "SELECT data FROM value_piece WHERE key = ? AND number BETWEEN ? AND ? ORDER BY number"

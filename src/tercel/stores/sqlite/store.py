@@ -6,7 +6,7 @@ any thread         questions, each on a connection and a committed state of its 
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -17,10 +17,11 @@ from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, Lease, Role, Token
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
-from tercel.stores.contract import Store, needed_by
+from tercel.stores.contract import Cleaned, Compacted, Store, needed_by
 from tercel.stores.snapshot.contract import Placed, Reading
 from tercel.stores.snapshot.records import Restored
 from tercel.stores.sqlite import (
+    cleaning,
     conditions,
     faults,
     jobs,
@@ -127,6 +128,40 @@ class SqliteStore(Store):
             self._roll_back()
             raise faults.translated(error, self._path) from error
 
+    def remove_jobs(self, jobs: Sequence[int], *, ended_before: float) -> list[int]:
+        with self._transaction() as connection:
+            removed = cleaning.remove(connection, [_known(job) for job in jobs], ended_before=ended_before)
+        for chunks in (self._lines, self._calls):
+            chunks.forget(set(removed))
+        return removed
+
+    def clean(self, *, before: float, keep_values: Collection[str] = (), limit: int = 1000) -> Cleaned:
+        with self._transaction() as connection:
+            cleaned = cleaning.clean(connection, before=before, keep_values=keep_values, limit=max(limit, 1))
+        if cleaned.more:
+            return cleaned
+        try:
+            return cleaning.shrink(self._writer)
+        except sqlite3.Error as error:
+            raise faults.translated(error, self._path) from error
+
+    def compact_history(
+        self,
+        *,
+        ended_before: float,
+        keep: int,
+        after: tuple[int, int] = (0, -1),
+        limit: int = 1000,
+    ) -> Compacted:
+        with self._transaction() as connection:
+            return cleaning.compact(
+                connection,
+                ended_before=ended_before,
+                keep=max(keep, 1),
+                after=after,
+                limit=max(limit, 1),
+            )
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """One of its own: durable when left, undone if anything is raised."""
@@ -194,6 +229,12 @@ class SqliteStore(Store):
             return snapshots.restored(connection, id)
 
     # --- questions
+
+    def removable(self, *, ended_before: float, owner: str | None, limit: int) -> list[int]:
+        with self._readers.snapshot() as connection:
+            return cleaning.removable(
+                connection, ended_before=ended_before, owner=owner, limit=_known(max(limit, 0))
+            )
 
     def job(self, job: int) -> JobRow | None:
         with self._readers.snapshot() as connection:

@@ -10,9 +10,10 @@ from itertools import islice
 
 import msgspec
 
-from tercel.core.changes import ValueKept
+from tercel.core.changes import JobAdded, ValueKept
 from tercel.core.intervals import IntervalSet, Range
 from tercel.stores.codes import ENDS, STATES
+from tercel.stores.contract import values_named
 from tercel.stores.sqlite import queries
 from tercel.stores.sqlite.outcomes import ALL_STATES
 from tercel.wire.api import ValueRow
@@ -29,6 +30,15 @@ def keep(connection: sqlite3.Connection, kept: list[ValueKept]) -> None:
     connection.executemany(
         queries.VALUE_ADD, [(piece.key, piece.number, piece.data, piece.last) for piece in kept]
     )
+
+
+def use(connection: sqlite3.Connection, added: list[JobAdded]) -> None:
+    """Put down which values these jobs refer to."""
+    uses = [
+        (change.job.id, key) for change in added for key in sorted(values_named(change.job, change.calls))
+    ]
+    if uses:
+        connection.executemany(queries.VALUE_USE, uses)
 
 
 def count(connection: sqlite3.Connection, key: str) -> int:

@@ -120,6 +120,7 @@ def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch
     if stretch.added:
         jobs.add(connection, stretch.added)
         chunks.add(connection, stretch.added)
+        values.use(connection, stretch.added)
     if stretch.kept:
         connection.executemany(
             queries.SEGMENT_ADD,

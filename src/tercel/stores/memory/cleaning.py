@@ -1,0 +1,82 @@
+"""Removing what is old: all at once, however little is asked for."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from tercel.core.model import JobRow
+from tercel.stores.contract import Cleaned, Compacted, needed_by, values_named
+from tercel.stores.memory.books import Books
+from tercel.stores.memory.tasks import Tasks
+
+
+def removable(books: Books, ended_before: float, owner: str | None) -> list[int]:
+    old = [
+        (row.ended_at, row.id)
+        for row in books.jobs.values()
+        if _is_removable(books, row.id, ended_before) and (owner is None or row.owner == owner)
+    ]
+    return [job for _, job in sorted(old)]
+
+
+def _is_removable(books: Books, job: int, ended_before: float) -> bool:
+    ended_at = books.jobs[job].ended_at if job in books.jobs else None
+    if ended_at is None or ended_at >= ended_before:
+        return False
+    leased = {lease.job for lease in books.leases.values()}
+    return job not in leased and not any(job in needed_by(books.live(row)) for row in books.jobs.values())
+
+
+def remove(books: Books, jobs: Sequence[int], ended_before: float) -> list[int]:
+    removed: list[int] = []
+    for job in jobs:
+        if _is_removable(books, job, ended_before):
+            books.next_job = max(books.next_job, job + 1)
+            books.leaving[job] = books.jobs.pop(job)
+            removed.append(job)
+    return removed
+
+
+def clean(books: Books, before: float, keep_values: Collection[str]) -> Cleaned:
+    cleaned = Cleaned()
+    while books.leaving:
+        _, row = books.leaving.popitem()
+        cleaned += _empty(books, row, keep_values)
+    return cleaned + _forget_old(books, before)
+
+
+def _empty(books: Books, row: JobRow, keep_values: Collection[str]) -> Cleaned:
+    """Forget what a removed job has left behind."""
+    tasks = books.tasks.pop(row.id, Tasks())
+    segments = _drop_output(books, tasks.attempts())
+    books.lines.pop(row.id, None)
+    books.edges.pop(row.id, None)
+    unused = values_named(row, books.calls.pop(row.id, ())).difference(keep_values)
+    for other in [*books.jobs.values(), *books.leaving.values()]:
+        unused -= values_named(other, books.calls.get(other.id, ()))
+    values = sum(len(books.values.pop(key, {})) for key in unused)
+    return Cleaned(tasks.record_count(), segments, values, notes=len(tasks.notes))
+
+
+def _forget_old(books: Books, before: float) -> Cleaned:
+    closed = [
+        id for id, row in books.conditions.items() if row.closed_at is not None and row.closed_at < before
+    ]
+    for id in closed:
+        books.next_condition = max(books.next_condition, id + 1)
+        del books.conditions[id]
+    notes = 0
+    for tasks in books.tasks.values():
+        left = [note for note in tasks.notes if note.at >= before]
+        notes += len(tasks.notes) - len(left)
+        tasks.notes = left
+    return Cleaned(conditions=len(closed), notes=notes)
+
+
+def compact(books: Books, ended_before: float, keep: int) -> Compacted:
+    gone = [tasks.compact(keep, ended_before) for tasks in books.tasks.values()]
+    segments = sum(_drop_output(books, attempts) for attempts in gone)
+    return Compacted(sum(map(len, gone)), segments, None)
+
+
+def _drop_output(books: Books, attempts: Iterable[int]) -> int:
+    places = [(attempt, stream) for attempt in attempts for stream in ("out", "err", "value")]
+    return sum(len(books.segments.pop(place, {})) for place in places)

@@ -1,0 +1,207 @@
+"""Removing what is old, in slices so small that nobody waits long for the writer.
+
+    remove   job rows go, at once: nobody finds the job any more. Its number is put down as `leaving`
+    clean    a slice of what leaving jobs have left, and of notes and conditions that are old
+    shrink   gives room back, when there is nothing to clean
+    compact  of tasks that were tried very often, the attempts in the middle
+
+A job that were taken apart piece by piece before its row is gone could be retried half-way, and would run again what had
+finished.
+"""
+
+import sqlite3
+from collections.abc import Collection, Sequence
+
+from tercel.stores.contract import Cleaned, Compacted
+from tercel.stores.sqlite import cleaning_queries as queries
+
+HEAVY = 25
+"""A row of up to 256 KiB counts as so many."""
+VACUUM_PAGES = 128
+"""Given back to the file system by one slice."""
+SPARE_PAGES = 1024
+"""So many free pages stay: new rows need some soon."""
+_INCREMENTAL = 2
+
+
+# --- jobs
+
+
+def removable(
+    connection: sqlite3.Connection, *, ended_before: float, owner: str | None, limit: int
+) -> list[int]:
+    where = {"ended_before": ended_before, "owner": owner, "limit": limit}
+    leased = _leased(connection)
+    return [job for (job,) in connection.execute(queries.REMOVABLE, where) if job not in leased]
+
+
+def remove(connection: sqlite3.Connection, jobs: Sequence[int], *, ended_before: float) -> list[int]:
+    leased = _leased(connection)
+    removed: list[int] = []
+    connection.execute(queries.JOB_NUMBER_KEEP)
+    for job in jobs:
+        where = {"job": job, "ended_before": ended_before}
+        if job in leased or connection.execute(queries.REMOVABLE_STILL, where).fetchone() is None:
+            continue
+        for statement in queries.JOB_REMOVE:
+            connection.execute(statement, (job,))
+        removed.append(job)
+    return removed
+
+
+def _leased(connection: sqlite3.Connection) -> set[int]:
+    return {job for (job,) in connection.execute(queries.LEASED)}
+
+
+# --- what is left of them
+
+
+class _Slice:
+    """Counts rows against a limit, and what went."""
+
+    def __init__(self, connection: sqlite3.Connection, limit: int) -> None:
+        self.connection = connection
+        self.room = limit
+        self.records = self.segments = self.values = self.conditions = self.notes = 0
+
+    def take(self, statement: str, where: dict[str, object], weight: int = 1) -> int:
+        """Run a statement that deletes as many rows as there is room for."""
+        if self.room <= 0:
+            return 0
+        limit = max(1, self.room // weight)
+        gone = self.connection.execute(statement, {**where, "limit": limit}).rowcount
+        self.room = (
+            self.room - gone * weight if gone < limit else 0
+        )  # there may be more: this is for the next
+        return gone
+
+    def is_full(self) -> bool:
+        return self.room <= 0
+
+
+def clean(
+    connection: sqlite3.Connection, *, before: float, keep_values: Collection[str], limit: int
+) -> Cleaned:
+    slice = _Slice(connection, limit)
+    while not slice.is_full():
+        found = connection.execute(queries.LEAVING).fetchone()
+        if found is None:
+            break
+        _empty(slice, found[0], keep_values)
+        if not slice.is_full():
+            connection.execute(queries.LEFT, found)
+            slice.room -= 1
+    slice.notes += slice.take(queries.OLD_NOTES_REMOVE, {"before": before})
+    if not slice.is_full():
+        connection.execute(queries.CONDITION_NUMBER_KEEP)
+        slice.conditions += slice.take(queries.OLD_CONDITIONS_REMOVE, {"before": before})
+    return Cleaned(
+        records=slice.records,
+        segments=slice.segments,
+        values=slice.values,
+        conditions=slice.conditions,
+        notes=slice.notes,
+        more=slice.room < limit,
+    )
+
+
+def _empty(slice: _Slice, job: int, keep_values: Collection[str]) -> None:
+    """All that is in other tables of a job, or as much as there is room for."""
+    where: dict[str, object] = {"job": job}
+    slice.records += slice.take(queries.SPANS_REMOVE, where)
+    slice.take(queries.BLOCKED_REMOVE, where)
+    slice.notes += slice.take(queries.NOTES_REMOVE, where)
+    slice.take(queries.EDGES_REMOVE, where, HEAVY)
+    slice.take(queries.LINES_REMOVE, where, HEAVY)
+    slice.take(queries.CALLS_REMOVE, where, HEAVY)
+    _records(slice, job, queries.HISTORY_FIRST, queries.HISTORY_REMOVE)
+    _records(slice, job, queries.OUTCOMES_FIRST, queries.OUTCOME_REMOVE)
+    _values(slice, job, keep_values)
+
+
+def _records(slice: _Slice, job: int, first: str, remove: str) -> None:
+    if slice.is_full():
+        return
+    found = slice.connection.execute(first, {"job": job, "limit": slice.room}).fetchall()
+    _forget(slice, job, found, remove)
+
+
+def _forget(slice: _Slice, job: int, found: list[tuple[int, int]], remove: str) -> None:
+    """Records of (task, attempt) with their outputs; each of them whole or not at all, except for its output."""
+    gone: list[tuple[int, int]] = []
+    for task, attempt in found:
+        slice.segments += slice.take(queries.SEGMENTS_REMOVE, {"attempt": attempt}, HEAVY)
+        if slice.is_full():
+            break
+        gone.append((task, attempt))
+        slice.room -= 1
+    connection = slice.connection
+    connection.executemany(queries.OUTPUT_REMOVE, [(attempt,) for _, attempt in gone])
+    connection.executemany(remove, [(job, task, attempt) for task, attempt in gone])
+    slice.records += len(gone)
+
+
+def _values(slice: _Slice, job: int, keep_values: Collection[str]) -> None:
+    if slice.is_full():
+        return
+    where: dict[str, object] = {"job": job}
+    used = slice.connection.execute(queries.VALUES_USED, {**where, "limit": slice.room}).fetchall()
+    for (key,) in used:
+        named = {**where, "key": key}
+        shared = slice.connection.execute(queries.VALUE_SHARED, named).fetchone() is not None
+        if not shared and key not in keep_values:
+            slice.values += slice.take(queries.PIECES_REMOVE, named, HEAVY)
+        if slice.is_full():
+            return
+        slice.connection.execute(queries.VALUE_UNUSE, named)
+        slice.room -= 1
+
+
+def shrink(connection: sqlite3.Connection) -> Cleaned:
+    """Outside of a transaction.
+
+    A file that was made by an earlier version cannot be shortened while it is open: its free pages are used again.
+    """
+    if _number(connection, queries.VACUUM_MODE) != _INCREMENTAL:
+        return Cleaned()
+    free = _number(connection, queries.FREE_PAGES)
+    pages = min(VACUUM_PAGES, free - SPARE_PAGES)
+    if pages <= 0:
+        return Cleaned()
+    # As a script: Python runs only the first step of a statement without columns, and each step frees one page.
+    connection.executescript(f"PRAGMA incremental_vacuum({pages})")
+    left = _number(connection, queries.FREE_PAGES)
+    return Cleaned(
+        freed_bytes=(free - left) * _number(connection, queries.PAGE_BYTES), more=left > SPARE_PAGES
+    )
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    (number,) = connection.execute(query).fetchone()
+    return int(number)
+
+
+# --- long histories
+
+
+def compact(
+    connection: sqlite3.Connection,
+    *,
+    ended_before: float,
+    keep: int,
+    after: tuple[int, int],
+    limit: int,
+) -> Compacted:
+    slice = _Slice(connection, limit)
+    where = {"job": after[0], "task": after[1], "limit": limit}
+    found = connection.execute(queries.LONG_HISTORIES, where).fetchall()
+    for job, task, count in found:
+        if count <= 2 * keep:
+            continue
+        named = {"job": job, "task": task, "ended_before": ended_before, "keep": keep, "limit": slice.room}
+        middle = [(task, attempt) for (attempt,) in connection.execute(queries.HISTORY_MIDDLE, named)]
+        _forget(slice, job, middle, queries.HISTORY_REMOVE)
+        if slice.is_full():  # perhaps in the midst of this task: it is looked at again
+            return Compacted(slice.records, slice.segments, (job, task - 1))
+    end = len(found) < limit
+    return Compacted(slice.records, slice.segments, None if end else found[-1][:2])
