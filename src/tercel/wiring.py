@@ -142,7 +142,11 @@ async def serving(
         for token in keys.tokens():
             tokens.add_own(token)
         with closing(Manager(options, store, loaded)) as manager:
-            async with _listening(options, manager, tokens) as door, _running(manager.run()):
+            async with (
+                _listening(options, manager, tokens) as door,
+                _running(manager.run()),
+                _running(manager.snapshots.keep_taking()),
+            ):
                 access = Access(
                     url=door.url,
                     token=keys.admin,

@@ -54,7 +54,7 @@ class SnapshotStore(Protocol):
         it is put down that the snapshot was restored."""
 
     def unstage(self, jobs: Sequence[int]) -> None:
-        """They will not be adopted."""
+        """They will not be adopted. Those that were, stay."""
 
     def restored(self, id: str) -> Restored | None:
         """Whether this snapshot was restored, and as what: the last time, if several."""

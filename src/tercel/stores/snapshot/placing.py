@@ -35,6 +35,7 @@ from tercel.stores.snapshot.records import (
 )
 
 replace = msgspec.structs.replace
+FAR = 1_000_000
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -47,9 +48,12 @@ class Places(msgspec.Struct, frozen=True):
 
 
 def new_ids(ids: Iterable[int], free: int) -> dict[int, int]:
-    """The same numbers, if all of them are free (from `free` on all are); else the next ones, in the same order."""
+    """The same numbers, if all of them are free (from `free` on all are); else the next ones, in the same order.
+
+    Numbers far ahead are not taken: all later ones would have to be beyond them.
+    """
     ordered = sorted(ids)
-    if not ordered or ordered[0] >= free:
+    if not ordered or (ordered[0] >= free and ordered[-1] < free + FAR):
         return {id: id for id in ordered}
     return dict(zip(ordered, range(free, free + len(ordered)), strict=True))
 

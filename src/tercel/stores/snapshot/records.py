@@ -88,6 +88,8 @@ class Header(msgspec.Struct, frozen=True, array_like=True, tag=True):
     why: Text
     """For people: by whom, or before what."""
     jobs: tuple[Number, ...]
+    owners: tuple[Name, ...]
+    """Of these jobs, each once, sorted."""
     tasks: Number
     ended: Number
     """Of these tasks."""

@@ -54,6 +54,7 @@ def _parts(reading: Reading, choice: Choice, id: str, now: float) -> Iterator[Pa
         version=__version__,
         why=choice.why,
         jobs=tuple(sorted(lives)),
+        owners=tuple(sorted({live.job.owner for live in lives.values()})),
         tasks=sum(live.job.task_count for live in lives.values()),
         ended=sum(map(ended_count, lives.values())),
     )

@@ -32,7 +32,8 @@ RESTORING_ADD = "INSERT OR IGNORE INTO restoring (job) VALUES (?)"
 RESTORING_REMOVE = "DELETE FROM restoring WHERE job = ?"
 RESTORING_LEAVE = "INSERT OR IGNORE INTO leaving (job) SELECT job FROM restoring"
 RESTORING_CLEAR = "DELETE FROM restoring"
-LEAVING_ADD = "INSERT OR IGNORE INTO leaving (job) VALUES (?)"
+LEAVING_ADD = "INSERT OR IGNORE INTO leaving (job) SELECT job FROM restoring WHERE job = ?"
+"""Only what is staged still: a job that was adopted is everybody's."""
 JOB_NUMBER_KEEP = """
     INSERT INTO next_number (kind, value) VALUES ('job', ?)
     ON CONFLICT (kind) DO UPDATE SET value = excluded.value WHERE excluded.value > value
