@@ -105,7 +105,7 @@ async def _to_the_end(
 
 async def restore(manager: Manager, who: Identity, path: Path, *, again: bool) -> Restoration:
     """`path` is this call's alone, and there until it returns."""
-    contents = await asyncio.to_thread(check, path)
+    contents = await asyncio.to_thread(check, path, "the snapshot")
     _may_restore(who, contents)
     return await _restore(manager, who, path, contents, again)
 
@@ -188,10 +188,13 @@ class _Plan:
     def __init__(self, manager: Manager, contents: Contents) -> None:
         self._manager = manager
         self.notes: list[str] = []
+        self._keyless = 0
         self.ids = manager.take_job_ids([job.row.id for job in contents.jobs])
         self.numbers = sorted(self.ids.values())
         flows = placed_flows((job.row for job in contents.jobs), self.ids)
         self.rows = [self._row(job.row, flows) for job in contents.jobs]
+        if self._keyless:
+            self.notes.append(f"{self._keyless:,} of them have lost their keys, which other jobs have here")
         first = manager.machine.take_conditions(len(contents.conditions))
         self.conditions = [(row, first + at) for at, row in enumerate(contents.conditions)]
         if len(self.notes) > NOTES_MOST:
@@ -205,7 +208,7 @@ class _Plan:
             self.notes.append(f"there is no queue {spec.queue} here: job {placed.id} is in {row.owner}'s own")
             spec = msgspec.structs.replace(spec, queue="")
         if key and self._manager.store.job_by_key(row.owner, key) is not None:
-            self.notes.append(f"job {placed.id} has lost its key, which another job has here: {key}")
+            self._keyless += 1
             key = ""
         counts = {} if row.ended_at is not None else {"finished": 0, "failed": 0, "cancelled": 0}
         return msgspec.structs.replace(placed, spec=spec, key=key, flow=flows[row.flow], **counts)

@@ -50,8 +50,10 @@ class MemoryReading(Reading):
     def value(self, key: str) -> Iterator[ValuePart]:
         pieces = self._books.values.get(key, {})
         ends = [number for number, (_, last) in pieces.items() if last]
-        for number in range(min(ends) + 1 if ends else 0):
-            yield ValuePart(key, number, *pieces[number])
+        numbers = range(min(ends) + 1 if ends else 0)
+        if pieces.keys() >= set(numbers):
+            for number in numbers:
+                yield ValuePart(key, number, *pieces[number])
 
     def parts(self, job: int) -> Iterator[JobsPart]:
         books, tasks = self._books, self._books.tasks[job]
@@ -95,8 +97,11 @@ class MemoryReading(Reading):
                 more = [_more(outcome, tasks) for outcome in some]
                 yield HistoryPart(job, names, [(*row, *two) for row, two in zip(rows, more, strict=True)])
             for outcome in some:
+                report = outcome.report
+                if not any(kept and kept.segments for kept in (report.out, report.err, report.value)):
+                    continue
                 for stream in ("err", "out", "value"):
-                    number = outcome.report.attempt
+                    number = report.attempt
                     for piece, data in sorted(self._books.segments.get((number, stream), {}).items()):
                         yield SegmentPart(number, stream, piece, data)
 

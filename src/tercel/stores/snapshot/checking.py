@@ -16,7 +16,7 @@ import msgspec
 
 from tercel.core import blocking
 from tercel.core.commands import check_spec, parse_key
-from tercel.core.conditions import ConditionRow
+from tercel.core.conditions import ConditionRow, Place
 from tercel.core.errors import UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import JobRow
@@ -25,7 +25,7 @@ from tercel.core.reports import Output
 from tercel.core.rules import check_rules, edges_of
 from tercel.core.states import TaskState
 from tercel.stores.codes import BLAMES, ENDS, STATE_CODES, STATES
-from tercel.stores.snapshot.files import Damaged, named, parts
+from tercel.stores.snapshot.files import Damaged, damaged, parts
 from tercel.stores.snapshot.records import (
     BlockedPart,
     CallsPart,
@@ -81,15 +81,16 @@ class Contents(msgspec.Struct, frozen=True):
         return sum(job.attempts for job in self.jobs)
 
 
-def check(path: Path) -> Contents:
-    """Raises Damaged, which says what is wrong."""
+def check(path: Path, name: str = "") -> Contents:
+    """Raises Damaged, which says what is wrong, of a file that people know by this name."""
     checker = _Checker()
+    name = name or path.name
     try:
-        for part in parts(path):
+        for part in parts(path, name):
             checker.take(part)
         return checker.finish()
     except _Wrong as wrong:
-        raise named(path, f"is damaged, or not Tercel's own work: {wrong}") from None
+        raise damaged(name, f"is damaged, or not Tercel's own work: {wrong}") from None
 
 
 class _Wrong(Exception):
@@ -153,6 +154,8 @@ class _Checker:
         _must(self._value is None or self._value.whole, "a value is not whole")
         assert self._header is not None  # `parts` yields one first
         _must(self._header.jobs == tuple(self._ranges), "its jobs are not those that its header names")
+        owners = tuple(sorted({job.row.owner for job in self._jobs}))
+        _must(self._header.owners == owners, "its owners are not those that its header names")
         return Contents(self._header, self._jobs, list(self._conditions.values()), self._wanted, self._values)
 
 
@@ -358,7 +361,11 @@ def _check_row(row: JobRow) -> None:
     _must(all(-1e12 < at < 1e12 for at in times), "a time cannot be")
     spec = row.spec
     check_rules(msgspec.structs.replace(spec, after=()))
-    blocking.check_rules(spec.block_on)
+    for rule in spec.block_on:
+        blocking.trigger_of(rule.on)
+        _must(rule.at in ("", *Place), "a rule for blocking names no place")
+        if rule.policy:
+            parse_policy(rule.policy)
     if not row.has_lines and spec.function is None:
         ranges, _ = check_spec(spec)
         _must(tuple(ranges) == row.ranges, "its tasks are not those that it asks for")

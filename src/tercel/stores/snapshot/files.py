@@ -41,8 +41,8 @@ class Damaged(UsageError):
     """The file is no snapshot, or not whole, or was changed. Nothing of it was used."""
 
 
-def named(path: Path, problem: str) -> Damaged:
-    return Damaged(f"{path.name} {problem}; nothing was changed", "snapshot")
+def damaged(name: str, problem: str) -> Damaged:
+    return Damaged(f"{name} {problem}; nothing was changed", "snapshot")
 
 
 # -- writing ----------------------------------------------------------------------------------------------
@@ -125,65 +125,68 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 # -- reading ----------------------------------------------------------------------------------------------
 
 
-def parts(path: Path) -> Iterator[Part]:
-    """All parts but the trailer. Raises Damaged as soon as something is wrong; only at the end is all known to be right."""
+def parts(path: Path, name: str = "") -> Iterator[Part]:
+    """All parts but the trailer. Raises Damaged as soon as something is wrong; only at the end is all known to be right.
+
+    `name`: what it is called where people read of it, if not by its file's.
+    """
     try:
         with path.open("rb") as file:
-            yield from _parts(path, file)
+            yield from _parts(name or path.name, file)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "snapshot") from None
 
 
-def _parts(path: Path, file: BinaryIO) -> Iterator[Part]:
+def _parts(name: str, file: BinaryIO) -> Iterator[Part]:
     start = file.read(len(MAGIC) + _VERSION.size)
     if not start.startswith(MAGIC):
-        raise named(path, "is not a snapshot of Tercel's")
+        raise damaged(name, "is not a snapshot of Tercel's")
     if len(start) < len(MAGIC) + _VERSION.size:
-        raise named(path, "is cut off")
+        raise damaged(name, "is cut off")
     (version,) = _VERSION.unpack(start[len(MAGIC) :])
     if version > FORMAT:
-        raise named(
-            path, f"was written by a newer Tercel (format {version}; this one reads up to {FORMAT}): use that"
+        raise damaged(
+            name, f"was written by a newer Tercel (format {version}; this one reads up to {FORMAT}): use that"
         )
     digest = hashlib.sha256(start)
     count = 0
     while True:
         before = digest.digest()
-        for part in _block(path, file, digest):
+        for part in _block(name, file, digest):
             if isinstance(part, Trailer):
                 if part.digest != before or part.parts != count:
-                    raise named(path, "was changed: its checksum is not that of its content")
+                    raise damaged(name, "was changed: its checksum is not that of its content")
                 if file.read(1):
-                    raise named(path, "has something behind its end")
+                    raise damaged(name, "has something behind its end")
                 return
             if (count == 0) is not isinstance(part, Header):
-                raise named(path, "is damaged: it does not begin as it should")
+                raise damaged(name, "is damaged: it does not begin as it should")
             count += 1
             yield part
 
 
-def _block(path: Path, file: BinaryIO, digest: "hashlib._Hash") -> list[Part]:
+def _block(name: str, file: BinaryIO, digest: "hashlib._Hash") -> list[Part]:
     head = file.read(_BLOCK.size)
     if len(head) < _BLOCK.size:
-        raise named(path, "is cut off")
+        raise damaged(name, "is cut off")
     stored_bytes, raw_bytes, checksum = _BLOCK.unpack(head)
     if stored_bytes > MOST_BYTES or raw_bytes > MOST_BYTES:
-        raise named(path, "is damaged: a block of it is absurdly large")
+        raise damaged(name, "is damaged: a block of it is absurdly large")
     stored = file.read(stored_bytes)
     if len(stored) < stored_bytes:
-        raise named(path, "is cut off")
+        raise damaged(name, "is cut off")
     if zlib.crc32(stored) != checksum:
-        raise named(path, "is damaged: the checksum of a block is wrong")
+        raise damaged(name, "is damaged: the checksum of a block is wrong")
     digest.update(head)
     digest.update(stored)
     unpacker = zlib.decompressobj()
     try:
         raw = unpacker.decompress(stored, raw_bytes + 1)
         if len(raw) != raw_bytes or not unpacker.eof or unpacker.unused_data:
-            raise named(path, "is damaged: a block of it has another length than it says")
+            raise damaged(name, "is damaged: a block of it has another length than it says")
         return decode(raw)
     except (zlib.error, msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise named(path, f"is damaged: a block of it cannot be understood ({error})") from None
+        raise damaged(name, f"is damaged: a block of it cannot be understood ({error})") from None
 
 
 def header(path: Path) -> Header:
@@ -196,4 +199,4 @@ def header(path: Path) -> Header:
             break
     finally:
         reading.close()  # type: ignore[attr-defined]  # it is a generator
-    raise named(path, "is damaged: it has no header")
+    raise damaged(path.name, "is damaged: it has no header")

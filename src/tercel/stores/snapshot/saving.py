@@ -16,7 +16,7 @@ from tercel.core.intervals import Range
 from tercel.stores.contract import Store, needed_by
 from tercel.stores.snapshot.contract import Reading
 from tercel.stores.snapshot.files import Writer, writing
-from tercel.stores.snapshot.records import CallsPart, ConditionPart, Header, JobPart, Part
+from tercel.stores.snapshot.records import BlockedPart, CallsPart, ConditionPart, Header, JobPart, Part
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,9 +59,10 @@ def _parts(reading: Reading, choice: Choice, id: str, now: float) -> Iterator[Pa
         ended=sum(map(ended_count, lives.values())),
     )
     awaited = {condition for live in lives.values() for condition, _ in live.blocked}
-    for number in sorted(awaited):
-        if (row := reading.condition(number)) is not None:
-            yield ConditionPart(row)
+    rows = {number: reading.condition(number) for number in sorted(awaited)}
+    conditions = {number: row for number, row in rows.items() if row is not None and row.closed_at is None}
+    for row in conditions.values():
+        yield ConditionPart(row)
     named: dict[str, None] = {}
     for number in sorted(lives):
         live = lives.pop(number)
@@ -72,6 +73,9 @@ def _parts(reading: Reading, choice: Choice, id: str, now: float) -> Iterator[Pa
         for part in reading.parts(number):
             if isinstance(part, CallsPart):
                 named |= {key: None for call in part.calls for key in call.values if key.startswith("b")}
+            if isinstance(part, BlockedPart):
+                # Of a condition that is closed nothing is to be expected any more: what waits for it is ready.
+                part = BlockedPart(part.job, [waiting for waiting in part.rows if waiting[2] in conditions])
             yield part
     for key in named:
         yield from reading.value(key)

@@ -71,6 +71,8 @@ class SqliteReading(Reading):
 
     def value(self, key: str) -> Iterator[ValuePart]:
         count = values.count(self._connection, key)
+        if self._connection.execute(own.PIECE_COUNT, (key, count)).fetchone() != (count,):
+            return
         for number in range(count):
             (data,) = values.pieces(self._connection, key, number, number)
             yield ValuePart(key, number, data, number == count - 1)
