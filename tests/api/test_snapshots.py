@@ -1,6 +1,7 @@
 """Snapshots through the API: saved while the manager runs, restored into one that has other jobs."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from tercel.core.errors import StoreFull
 from tercel.core.model import Role
 from tercel.manager.snapshots import SCHEDULED
 from tercel.stores.snapshot.checking import check
+from tercel.stores.snapshot.files import Writer, parts
+from tercel.stores.snapshot.records import JobPart, Part
 from tercel.wire.api import Counted
 from tercel.wire.api_snapshots import Restoration, SnapshotList
 from tests.api.house import Answer, House
@@ -137,6 +140,43 @@ async def test_tasks_that_are_blocked_stay_so_and_join_who_waits_for_the_same(ho
     for _ in range(4):
         await worker.report(await worker.offered())
     assert (await house.ended(2)).counts.finished == 2
+
+
+@pytest.mark.must("e")
+async def test_what_would_run_at_the_manager_is_restored_for_admins_only(house: House) -> None:
+    ada = (await house.token(Role.USER, "ada")).secret
+    await house.submit(token=ada, hold=True)
+    harmless = {"on": "exit:75", "tester": "tcp:licence.lab:27000", "at": "manager"}
+    await house.submit(token=ada, hold=True, block_on=[harmless])
+    data = await save(house, token=ada)
+
+    def forged(part: Part) -> Part:
+        if not isinstance(part, JobPart) or not part.row.spec.block_on:
+            return part
+        rule = msgspec.structs.replace(part.row.spec.block_on[0], tester="command:touch stolen")
+        spec = msgspec.structs.replace(part.row.spec, block_on=(rule,))
+        return msgspec.structs.replace(part, row=msgspec.structs.replace(part.row, spec=spec))
+
+    wrong = rewritten(data, forged, house.data)
+    for token in (ada, ""):
+        refused = await restore(house, wrong, token=token)
+        assert refused.status == 403, refused
+        assert "only an admin" in refused.problem.detail
+    assert (await restored(house, data, token=ada)).jobs == [(1, 3), (2, 4)]
+
+
+def rewritten(data: bytes, change: Callable[[Part], Part], directory: Path) -> bytes:
+    """With right checksums."""
+    path = directory / "rewritten"
+    path.write_bytes(data)
+    told = [change(part) for part in parts(path)]
+    with path.open("wb") as file:
+        writer = Writer(file)
+        for part in told:
+            writer.add(part)
+        writer.finish()
+        writer.close()
+    return path.read_bytes()
 
 
 async def test_a_job_whose_queue_is_not_here_is_in_its_owners_own(house: House) -> None:

@@ -20,6 +20,7 @@ from tercel.core.reports import End, Output, Report
 from tercel.links.contract import Dialer, LinkClosed, ManagerEnd, WorkerEnd
 from tercel.links.local import local_pair
 from tercel.runners.contract import Launch, Listener
+from tercel.testers.contract import Asks
 from tercel.wire.messages import (
     Brief,
     FromManager,
@@ -278,6 +279,7 @@ class Stage:
         dialer: Dialer | None = None,
         ill: str = "",
         minds: bool = False,
+        testers: Asks | None = None,
         **options: Any,
     ) -> None:
         """`ill`: why its node is not fit for tasks. `minds`: it minds what others do there."""
@@ -298,6 +300,7 @@ class Stage:
             pressure=Pressure(
                 whole, cores=cpus, mem_bytes=2**30, keep_free=0, minds_cpus=minds, minds_mem=False
             ),
+            testers=testers,
         )
         self.task = asyncio.ensure_future(self.worker.run())
 

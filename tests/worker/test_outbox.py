@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tercel.core.conditions import Verdict
 from tercel.core.model import Needs
 from tercel.core.presence import WorkerState
 from tercel.core.reports import Output, Report
@@ -15,6 +16,7 @@ from tercel.wire.messages import (
     Cached,
     FromWorker,
     Presence,
+    Probed,
     Reports,
     Returned,
     Segment,
@@ -124,3 +126,15 @@ def test_frames_are_bounded_and_every_report_follows_its_segments(
                         assert segments.get((one.attempt, stream), 0) == (output.segments if output else 0)
     assert sorted(r.attempt for r in said) == sorted(r.attempt for r in owed)
     assert {r.attempt: r for r in said} == {r.attempt: r for r in owed}
+
+
+def test_any_number_of_verdicts_goes_in_frames_of_bounded_size_and_in_order() -> None:
+    outbox = _outbox()
+    for number in range(20_000):
+        outbox.add_probed(Probed(number, Verdict(False, note="\U0001f985" * 500)))
+    outbox.set_bye(Bye("done"))
+    session = WorkerSession()
+    frames = list(_frames(outbox))
+    assert all(len(session.encode(frame)) < MAX_FRAME_BYTES // 16 for frame in frames)
+    assert [m.number for frame in frames[:-1] for m in frame if isinstance(m, Probed)] == list(range(20_000))
+    assert frames[-1] == [Bye("done")]

@@ -191,6 +191,7 @@ async def test_no_room_for_a_value_is_told_as_this_nodes_fault(tmp_path: Path) -
     (report,) = await link.expect_reports(1)
     assert report.end is End.INTERRUPTED
     assert "no room for value b7: No such file or directory" in report.note
+    assert report.errno == "ENOENT"
     await stage.killed()
 
 

@@ -38,6 +38,7 @@ COMMANDS = (
     Entry("results", f"{_HERE}.results", "A table of what a job's tasks were given and gave.", _LOOK),
     Entry("wait", f"{_HERE}.wait", "Wait until jobs or tasks have ended.", _LOOK),
     Entry("explain", f"{_HERE}.explain", "Why a task is not running.", _LOOK),
+    Entry("blocked", f"{_HERE}.blocked", "What blocked tasks wait for; test, release, give up.", _LOOK),
     Entry("cancel", f"{_HERE}.cancel", "End jobs or tasks.", _CHANGE),
     Entry("retry", f"{_HERE}.retry", "Run failed tasks again.", _CHANGE),
     Entry("hold", f"{_HERE}.hold", "Start nothing more of jobs or tasks for now.", _CHANGE),

@@ -14,6 +14,7 @@ import re
 import signal
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
@@ -25,6 +26,9 @@ from tercel.core.reports import End, Report
 
 RULES_MOST = 50
 PATTERN_MOST = 1000
+PATTERN_MEM_BYTES = 256 * 1024
+LINES = "(?m)"
+"""Before every pattern: `^` and `$` are the ends of lines."""
 TESTER_MOST = 4000
 DEFAULT_POLICY = "every 10s x2, 20s x10, 1m x10, 2m x100, then 5m for 2d"
 """Tapis' own."""
@@ -74,17 +78,27 @@ def check_rules(rules: Iterable[BlockRule]) -> None:
         raise UsageError("one rule for `start` at most: a command can test several things", "block_on")
     for number, rule in enumerate(rules):
         try:
-            trigger_of(rule.on)
-            if rule.policy:
-                parse_policy(rule.policy)
-            if rule.at and rule.at not in (Place.MANAGER, Place.SITE, Place.WORKER):
-                raise UsageError(f"@{rule.at[:40]}: a tester runs @manager, @site or @worker")
-            if rule.at == Place.WORKER and trigger_of(rule.on).start:
-                raise UsageError("start @worker: nothing of it is at any worker before it starts")
-            if not 1 <= len(rule.tester) <= TESTER_MOST:
-                raise UsageError(f"a tester has 1 to {TESTER_MOST:,} characters")
+            check_rule(rule)
         except UsageError as error:
             raise UsageError(f"block_on[{number}]: {error}", "block_on") from None
+
+
+def check_rule(rule: BlockRule) -> None:
+    trigger = trigger_of(rule.on)
+    if rule.policy:
+        parse_policy(rule.policy)
+    if rule.at and rule.at not in tuple(Place):
+        raise UsageError(f"@{rule.at[:40]}: a tester runs @manager, @site or @worker")
+    if rule.at == Place.WORKER and trigger.start:
+        raise UsageError("start @worker: nothing of it is at any worker before it starts")
+    if not 1 <= len(rule.tester) <= TESTER_MOST:
+        raise UsageError(f"a tester has 1 to {TESTER_MOST:,} characters")
+
+
+def rule_text(rule: BlockRule) -> str:
+    """As people write it in one line."""
+    at = f" @{rule.at}" if rule.at and rule.at != Place.HERE else ""
+    return f"{rule.on} -> {rule.tester}{at}" + (f"; {rule.policy}" if rule.policy else "")
 
 
 @lru_cache(maxsize=1000)
@@ -92,7 +106,7 @@ def trigger_of(on: str) -> Trigger:
     kind, _, rest = on.strip().partition(":")
     if (match := _OUTPUT.fullmatch(on.strip())) is not None:
         streams = ("out", "err") if match["stream"] == "output" else (match["stream"].removeprefix("std"),)
-        _check_pattern(match["pattern"])
+        compiled(match["pattern"])
         return Trigger(streams=streams, pattern=match["pattern"])
     match kind, rest.strip():
         case "exit", codes if codes:
@@ -131,18 +145,31 @@ def _signal(name: str) -> int:
     return number
 
 
-def _check_pattern(pattern: str) -> None:
+class Searches(Protocol):
+    def search(self, text: bytes, pos: int, endpos: int) -> object | None:
+        """Something, if it is found between the two; what is around them counts for `^`, `$` and `\\b`."""
+
+
+def compiled(pattern: str) -> Searches:
+    """As managers check it and workers look for it. Raises UsageError.
+
+    RE2 takes time in proportion to the text, but also to the pattern: one with many large counts (`.{900}`) could still take
+    hours over 10 MiB. So there is memory for reasonable ones only.
+    """
     import re2  # noqa: PLC0415  # 10 ms that only those with patterns pay
 
     if len(pattern) > PATTERN_MOST:
         raise UsageError(f"a pattern has at most {PATTERN_MOST:,} characters")
     options = re2.Options()
     options.log_errors = False
+    options.never_capture = True
+    options.max_mem = PATTERN_MEM_BYTES
     try:
-        re2.compile(pattern, options)
+        found: Searches = re2.compile(LINES + pattern, options)
     except re2.error as error:
         said = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-        raise UsageError(f"/{pattern[:100]}/ is not a pattern: {said}") from None
+        raise UsageError(f"/{pattern[:100]}/ is not a pattern: {said.replace(LINES, '', 1)}") from None
+    return found
 
 
 def patterns_of(spec: JobSpec) -> tuple[tuple[int, str, str], ...]:

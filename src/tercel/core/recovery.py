@@ -116,6 +116,11 @@ class Recovery(Ending):
         if condition is not None:
             self._hear(condition, verdict, now)
 
+    def asked_of(self, number: int) -> str | None:
+        """Which worker is to answer this probe (empty: the manager itself); None: nobody is waited for (any more)."""
+        found = self._probes.get(number)
+        return found[1] if found is not None else None
+
     def _answered(self, number: int) -> Condition | None:
         """Whose probe it was, if that still waits for it. Or it will never be answered."""
         condition, worker = self._probes.pop(number, (None, ""))

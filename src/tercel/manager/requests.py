@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from tercel.core.blocking import check_rules
 from tercel.core.commands import check_numbers
 from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.model import JobRow, JobSpec
 from tercel.core.selectors import Selector, parse_selector
+from tercel.manager import blocking
 from tercel.manager.access import Identity
 from tercel.manager.finding import ended, find_job, pinned, standing
 from tercel.manager.inputs import restored
@@ -131,6 +133,10 @@ async def release(manager: Manager, who: Identity, selection: Selection) -> int:
 
 async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
     """How many unfinished jobs are changed by this."""
+    if wish.block_on is not None:
+        check_rules(wish.block_on)
+        rules = await blocking.settled(manager.examiners, who, tuple(wish.block_on))
+        wish = msgspec.structs.replace(wish, block_on=list(rules))
     _revised(JobSpec(), wish)
     chosen = await resolve(manager, who, wish)
     jobs = [job for id, _ in chosen if (job := manager.machine.jobs.get(id)) is not None]
@@ -153,6 +159,8 @@ def _revised(spec: JobSpec, wish: Revision) -> JobSpec:
         return spec
     if "requires" in fields:
         fields["requires"] = tuple(dict.fromkeys(fields["requires"]))
+    if "block_on" in fields:
+        fields["block_on"] = tuple(fields["block_on"])
     spec = msgspec.structs.replace(spec, **fields)
     check_numbers(spec)
     return spec
@@ -166,9 +174,9 @@ async def _in_turns(chosen: list[Chosen]) -> AsyncIterator[Chosen]:
             await asyncio.sleep(0)
 
 
-def check_reason(reason: str) -> None:
+def check_reason(reason: str, field: str = "reason") -> None:
     if len(reason) > MAX_REASON or not reason.isprintable():
-        raise UsageError(f"a reason has at most {MAX_REASON} printable characters", "reason")
+        raise UsageError(f"a reason has at most {MAX_REASON} printable characters", field)
 
 
 async def saved(manager: Manager) -> None:

@@ -22,7 +22,8 @@ from tercel.core.blocked import Condition
 from tercel.core.changes import Change, ConditionSet, JobAdded, LiveJob
 from tercel.core.conditions import ConditionRow
 from tercel.core.errors import Forbidden, PassingFault, UsageError
-from tercel.core.model import JobRow
+from tercel.core.model import BlockRule, JobRow, Role
+from tercel.manager import blocking
 from tercel.manager.access import Identity
 from tercel.manager.finding import pinned
 from tercel.manager.inputs import restored
@@ -107,6 +108,7 @@ async def restore(manager: Manager, who: Identity, path: Path, *, again: bool) -
     """`path` is this call's alone, and there until it returns."""
     contents = await asyncio.to_thread(check, path, "the snapshot")
     _may_restore(who, contents)
+    await _judge(manager, who, contents)
     return await _restore(manager, who, path, contents, again)
 
 
@@ -121,6 +123,28 @@ def _may_restore(who: Identity, contents: Contents) -> None:
         raise UsageError(
             f"the snapshot has {contents.attempts:,} attempts; at most {MOST_ATTEMPTS:,}", "snapshot"
         )
+
+
+async def _judge(manager: Manager, who: Identity, contents: Contents) -> None:
+    """What its tasks are blocked on says what is run, and where: it must be what its owner may ask for.
+
+    Of the owners of others' jobs it is not known whether they are admins, so they are none.
+    """
+    rules: dict[str, set[blocking.Rules]] = {}
+    for job in contents.jobs:
+        rules.setdefault(job.row.owner, set()).add(job.row.spec.block_on)
+    for row in contents.conditions:
+        alone = BlockRule(on="exit:1", tester=row.tester, at=row.place, policy=row.policy)
+        rules.setdefault(row.owner, set()).add((alone,))
+    for owner, asked in rules.items():
+        identity = who if owner == who.user else Identity(owner, Role.USER, who.token)
+        for rule, answer in (await blocking.settled_all(manager.examiners, identity, asked)).items():
+            if isinstance(answer, UsageError):
+                raise type(answer)(f"jobs of {owner} cannot be restored here: {answer}", "snapshot")
+            if answer != rule:
+                raise UsageError(
+                    f"jobs of {owner} wait for what no tester here writes so: {rule[0].tester}", "snapshot"
+                )
 
 
 async def _restore(

@@ -19,7 +19,9 @@ from typing import TypeVar
 import msgspec
 
 from tercel.core.accounts import Settings
+from tercel.core.blocking import program_of
 from tercel.core.changes import Change, JobAdded, Loaded
+from tercel.core.conditions import Verdict
 from tercel.core.effects import (
     Acknowledged,
     Drained,
@@ -27,6 +29,7 @@ from tercel.core.effects import (
     Ended,
     JobDone,
     Offered,
+    Probe,
     Progressed,
     Recalled,
     Revised,
@@ -40,6 +43,7 @@ from tercel.manager.events import Hub
 from tercel.manager.frames import offers
 from tercel.manager.inputs import inputs_of, restored
 from tercel.manager.options import ManagerOptions
+from tercel.manager.probing import Examiners, Probing
 from tercel.manager.snapshots import Snapshots
 from tercel.manager.values import Uploads, named
 from tercel.stores.contract import Store
@@ -71,7 +75,12 @@ class _Arrival(msgspec.Struct):
 
 class Manager:
     def __init__(
-        self, options: ManagerOptions, store: Store, loaded: Loaded, clock: Callable[[], float] = time.time
+        self,
+        options: ManagerOptions,
+        store: Store,
+        loaded: Loaded,
+        examiners: Examiners,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.options = options
         self.store = store
@@ -81,6 +90,8 @@ class Manager:
         for job in list(self.machine.jobs.values()):
             self.machine.set_inputs(job, restored(job, store))
         self.hub = Hub()
+        self.examiners = examiners
+        self._probing = Probing(examiners, self._send, self._tested)
         self.keys_under_way: dict[tuple[str, str], asyncio.Future[list[JobRow]]] = {}
         """Submissions (owner and key) that are on their way to the disk."""
         self.reopening = asyncio.Lock()
@@ -287,6 +298,7 @@ class Manager:
 
     def close(self) -> None:
         """After `run` was cancelled: what is not saved was not acknowledged either, and comes again."""
+        self._probing.close()
         self._disk.shutdown(wait=True)
         self.store.close()
 
@@ -323,6 +335,12 @@ class Manager:
                 self._send(worker, Drain())
             case Revised(job):
                 self._brief_anew(job)
+            case Probe():
+                self._probing.perform(effect)
+
+    def _tested(self, number: int, verdict: Verdict) -> None:
+        self.machine.on_tested(number, verdict, self.clock())
+        self.wake()
 
     def _welcome(self, worker: str, drop: list[int], hello: int) -> None:
         """Only on the link whose Hello this answers: two may have waited for one commit."""
@@ -346,7 +364,7 @@ class Manager:
         if lease.worker not in briefed:
             briefed.add(lease.worker)
             conversation.briefed.add(lease.job)
-            conversation.post(Brief(lease.job, job.row.spec.program, job.needs))
+            conversation.post(Brief(lease.job, program_of(job.row.spec), job.needs))
         lines = None
         if job.row.has_lines:
             lines = self.store.lines(lease.job, lease.first, lease.last)

@@ -5,6 +5,7 @@
     pool         the worker's runner: lanes, large outputs, leftovers of earlier processes
     lane         its end of one spawner
     losses       whether a task kills its spawners
+    seeking      what jobs look for in the outputs of attempts that failed
     starting     how its process, or an interpreter, is started
     points       what the tasks of a template run
     call_lane    a lane that makes calls of Python functions: its line, and the interpreter that works it off

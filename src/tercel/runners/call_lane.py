@@ -34,6 +34,7 @@ from tercel.runners.call_ends import (
 from tercel.runners.call_process import InterpreterProcess, Left, kind_of, setup_of
 from tercel.runners.call_watch import TICK_S, CallWatch
 from tercel.runners.channel import Message
+from tercel.runners.commands import errno_name
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.following import Follower, Read
 from tercel.runners.guard import Excess
@@ -144,12 +145,12 @@ class CallLane:
         if self._process is not None:
             self._process.signal(signal.SIGKILL)
 
-    def interrupted(self, why: str) -> list[Report]:
+    def interrupted(self, why: str, errno: str = "") -> list[Report]:
         """For what it still held, once it is gone."""
         held = [*self._given.values(), *self._waiting]
         self._given.clear()
         self._waiting.clear()
-        return [interrupted(launch, f"{self._node}: {why}") for launch in held]
+        return [interrupted(launch, f"{self._node}: {why}", errno) for launch in held]
 
     # -- to the interpreter -------------------------------------------------------------------------------
 
@@ -184,7 +185,8 @@ class CallLane:
                 self._new_directories(), self._node, launch, self._take, self._on_end, self._limit_of
             )
         except OSError as error:
-            self._loop.call_soon(self._give_up, f"no interpreter can be started: {error}")
+            why = f"no interpreter can be started: {error}"
+            self._loop.call_soon(self._give_up, why, errno_name(error))
             return False
         except ValueError as error:  # a NUL among its variables, say
             self._loop.call_soon(self._fail, kind_of(launch), partial(unstartable, why=str(error)))
@@ -195,8 +197,8 @@ class CallLane:
         self._job = None
         return True
 
-    def _give_up(self, why: str) -> None:
-        if reports := self.interrupted(why):
+    def _give_up(self, why: str, errno: str = "") -> None:
+        if reports := self.interrupted(why, errno):
             self._tell(reports)
 
     def _despair(self, left: Left) -> None:

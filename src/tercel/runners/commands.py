@@ -64,13 +64,19 @@ def find_executable(name: bytes, search: bytes) -> bytes:
     raise OSError(errno.EACCES if seen else errno.ENOENT, "")
 
 
-def why_not_started(error: OSError, command: Command) -> tuple[int, str]:
-    """The exit code a shell would give, or 0 if it is this node's doing and not the command's; and the reason."""
+def why_not_started(error: OSError, command: Command) -> tuple[int, str, str]:
+    """The exit code a shell would give, or 0 if it is this node's doing and not the command's; the reason; its name."""
+    name = errno_name(error)
     if error.errno in _NOT_FOUND:
         if command.path and os.path.isfile(command.path):
-            return 126, f"{command.name}: its interpreter (after #!) or loader is not there"
-        return 127, f"{command.name}: not found"
+            return 126, f"{command.name}: its interpreter (after #!) or loader is not there", name
+        return 127, f"{command.name}: not found", name
     reason = os.strerror(error.errno or 0)
     if error.errno in _NOT_RUNNABLE:
-        return 126, f"{command.name}: {reason}"
-    return 0, f"cannot start a process: {reason}"
+        return 126, f"{command.name}: {reason}", name
+    return 0, f"cannot start a process: {reason}", name
+
+
+def errno_name(error: OSError) -> str:
+    """`ENOSPC`; empty if the system has not said why."""
+    return errno.errorcode.get(error.errno or 0, "")

@@ -150,7 +150,7 @@ class Interpreter:
     def _attempt(self, start: Start, begun: float) -> None:
         job, task, attempt, arguments, inputs = start
         started_at = time()
-        end, code, note, value = "exited", 0, "", None
+        end, code, note, value, errno = "exited", 0, "", None, ""
         guard = self._bounds.guard(list, self._surroundings.sandbox, begun)
         try:
             self._surroundings.enter(job, task, attempt)
@@ -158,7 +158,7 @@ class Interpreter:
             code = 1 if note else 0
             value = self._keep(attempt, data)
         except Misplaced as error:
-            end, note = error.end, error.note
+            end, note, errno = error.end, error.note, error.errno
         except InputLost as error:
             end, note = "interrupted", f"{self._config.node}: an input is lost: {error}"
         excess = guard.verdict(code != 0, huge_file=False) if guard is not None else None
@@ -177,6 +177,8 @@ class Interpreter:
         row: Message = (job.number, task, attempt, end, code, *used, note, out, err, value)
         if excess is not None:
             row = (*row, excess.what)
+        elif errno:
+            row = (*row, "", (), errno)
         if not self._board.end(row):
             self._send()
             self._board.end(row)
@@ -222,9 +224,8 @@ class Interpreter:
         try:
             return outputs.settle_value(data, path, config.inline_bytes, config.segment_bytes)
         except OSError as error:
-            raise Misplaced(
-                "interrupted", f"no room for its value on {config.node}: {error.strerror}"
-            ) from error
+            note = f"no room for its value on {config.node}: {error.strerror}"
+            raise Misplaced("interrupted", note, error) from error
 
 
 def _leave_fork() -> None:

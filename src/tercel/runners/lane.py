@@ -270,13 +270,13 @@ def _took_its_spawner(report: Report, mem_bytes: int) -> Report:
     )
 
 
-def interrupted(launch: Launch, note: str) -> Report:
-    return _report(launch, End.INTERRUPTED, note)
+def interrupted(launch: Launch, note: str, errno: str = "") -> Report:
+    return _report(launch, End.INTERRUPTED, note, errno)
 
 
-def _report(launch: Launch, end: End, note: str) -> Report:
+def _report(launch: Launch, end: End, note: str, errno: str = "") -> Report:
     ids = (launch.job, launch.task, launch.attempt)
-    return Report(*ids, end, 0, time.time(), 0.0, 0.0, 0, note)
+    return Report(*ids, end, 0, time.time(), 0.0, 0.0, 0, note, errno=errno)
 
 
 def _setup(launch: Launch) -> Message:

@@ -37,7 +37,8 @@ class Launcher:
                 os.chdir(sandbox.path)
         except OSError as error:
             reason = os.strerror(error.errno or 0)
-            self._reports.add(run, "interrupted", 0, f"no sandbox on {self._config.node}: {reason}")
+            note = f"no sandbox on {self._config.node}: {reason}"
+            self._reports.add(run, "interrupted", 0, note, commands.errno_name(error))
             return False
         if program.cwd and not self._enter(run, program.cwd):
             return False
@@ -73,7 +74,8 @@ class Launcher:
         except OSError as error:
             end = "refused" if error.errno in commands.NOT_A_DIRECTORY else "interrupted"
             where = f"directory {cwd.decode(errors='replace')} on {self._config.node}"
-            self._reports.add(run, end, 0, f"cannot enter {where}: {os.strerror(error.errno or 0)}")
+            note = f"cannot enter {where}: {os.strerror(error.errno or 0)}"
+            self._reports.add(run, end, 0, note, commands.errno_name(error))
             return False
         return True
 

@@ -24,12 +24,14 @@ from tercel.core.reports import End, Output, Report
 from tercel.runners import outputs, trees
 from tercel.runners.board import NOBODY
 from tercel.runners.call_lane import CallLane
+from tercel.runners.commands import errno_name
 from tercel.runners.contract import Launch, Listener
 from tercel.runners.diskfloor import DiskFloor
 from tercel.runners.hierarchies import Hierarchies
 from tercel.runners.lane import Lane, interrupted
 from tercel.runners.losses import Losses
 from tercel.runners.sandbox import Sweeper
+from tercel.runners.seeking import Seeking
 from tercel.runners.starting import CONTAINERS, Directories, containers_of
 
 log = logging.getLogger("tercel.runners")
@@ -62,6 +64,7 @@ class SpawnerPool:
         self._kept: set[int] = set()
         """Attempts that have files in `outputs`."""
         self._losses = Losses(node)
+        self._seeking = Seeking(self.segments, lambda reports: self._listener.ended(reports))
         self._interrupted: list[Report] = []
         self._sweeping: asyncio.Future[None] | None = None
         self._keeping: asyncio.Future[None] | None = None
@@ -86,12 +89,14 @@ class SpawnerPool:
         by_lane: dict[int, list[Launch]] = {}
         for launch in launches:
             by_lane.setdefault(launch.lane, []).append(launch)
+            if launch.program.patterns:
+                self._seeking.expect(launch)
         for number, batch in by_lane.items():
             try:
                 lane = self._lane(number, batch[0])
             except OSError as error:
                 why = f"{self._node}: no spawner can be started: {error}"
-                self._tell_later([interrupted(launch, why) for launch in batch])
+                self._tell_later([interrupted(launch, why, errno_name(error)) for launch in batch])
                 continue
             lane.launch(batch)
 
@@ -145,6 +150,8 @@ class SpawnerPool:
         for report in reports:
             if _is_large(report.out) or _is_large(report.err) or _is_large(report.value):
                 self._kept.add(report.attempt)
+        if self._seeking.expected:
+            reports = self._seeking.take(reports)
         if faults := [report for report in reports if _is_this_nodes_fault(report)]:
             self._tell_later(faults)
             reports = [report for report in reports if not _is_this_nodes_fault(report)]
@@ -171,6 +178,8 @@ class SpawnerPool:
 
     def _tell_interrupted(self) -> None:
         reports, self._interrupted = self._interrupted, []
+        if self._seeking.expected:
+            reports = self._seeking.take(reports)
         if reports:
             self._listener.ended(reports)
 
@@ -233,6 +242,7 @@ class SpawnerPool:
         for lane in list(self._present):  # hanging in the kernel: nothing more can be done about it
             self._on_gone(lane)
         self._tell_interrupted()
+        await self._seeking.stop()
         if self._sweeping is not None:
             await self._sweeping
         await asyncio.to_thread(self._hierarchies.close)

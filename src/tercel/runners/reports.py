@@ -76,7 +76,8 @@ class Reports:
         self.due = NEVER
         return [("Ended", waiting)]
 
-    def add(self, run: Run, end: str, code: int, note: str) -> None:
+    def add(self, run: Run, end: str, code: int, note: str, errno: str = "") -> None:
+        """`errno`: the name of the system's reason, if that kept it from being run."""
         out = err = None
         if run.captures is not None:
             out, note = self._settle(run, 0, note)
@@ -88,16 +89,20 @@ class Reports:
         launch, wall_s, max_rss_bytes = run.launch, run.ended - run.begun, run.max_rss_kib * 1024
         job, task, attempt = launch.program.job, launch.task, launch.attempt
         used = (run.started_at, wall_s, run.cpu_s, max_rss_bytes)
-        row = (job, task, attempt, end, code, *used, note, out, err)
-        self._waiting.append(row if run.excess is None else (*row, None, run.excess.what))
+        row: Message = (job, task, attempt, end, code, *used, note, out, err)
+        if run.excess is not None:
+            row = (*row, None, run.excess.what)
+        elif errno:
+            row = (*row, None, "", (), errno)
+        self._waiting.append(row)
 
-    def add_not_started(self, run: Run, code: int, reason: str) -> None:
+    def add_not_started(self, run: Run, code: int, reason: str, errno: str = "") -> None:
         """`code` as a shell would give it; 0: it is not the command's doing but this node's."""
         if code:
             run.capture(1, self._config.lane).add(f"tercel: {reason}\n".encode())
-            self.add(run, "exited", code, reason)
+            self.add(run, "exited", code, reason, errno)
         else:
-            self.add(run, "interrupted", 0, f"{self._config.node}: {reason}")
+            self.add(run, "interrupted", 0, f"{self._config.node}: {reason}", errno)
 
     def add_ended(self, run: Run, stuck: Set[int]) -> None:
         """Those in `stuck` could not be killed."""

@@ -24,12 +24,13 @@ _BACKLOG_MOST = 64
 
 
 class Misplaced(Exception):
-    """A call cannot be where it should: why, and how it ends thereby."""
+    """A call, or its value, cannot be where it should: why, and how it ends thereby."""
 
-    def __init__(self, end: str, note: str) -> None:
+    def __init__(self, end: str, note: str, error: OSError) -> None:
         super().__init__(note)
         self.end = end
         self.note = note
+        self.errno = commands.errno_name(error)
 
 
 class Surroundings:
@@ -71,7 +72,8 @@ class Surroundings:
                 os.chdir(sandbox.path)
         except OSError as error:
             reason = os.strerror(error.errno or 0)
-            raise Misplaced("interrupted", f"no sandbox on {self._config.node}: {reason}") from error
+            note = f"no sandbox on {self._config.node}: {reason}"
+            raise Misplaced("interrupted", note, error) from error
         if job.cwd:
             self._enter_cwd(job.cwd)
         number = b"%d" % task
@@ -99,7 +101,8 @@ class Surroundings:
         except OSError as error:
             end = "refused" if error.errno in commands.NOT_A_DIRECTORY else "interrupted"
             where = f"directory {cwd.decode(errors='replace')} on {self._config.node}"
-            raise Misplaced(end, f"cannot enter {where}: {os.strerror(error.errno or 0)}") from error
+            note = f"cannot enter {where}: {os.strerror(error.errno or 0)}"
+            raise Misplaced(end, note, error) from error
 
     # -- after it -----------------------------------------------------------------------------------------
 

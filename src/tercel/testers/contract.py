@@ -22,6 +22,13 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """A test that takes longer is ended, and has not cleared."""
 
 
+class Asks(Protocol):
+    """Who knows all testers."""
+
+    async def ask(self, tester: str, surroundings: Surroundings, /) -> Verdict:
+        """Ask one of them, as it is written (`tcp:licence.lab:27000`). Never raises; takes not much longer than the limit."""
+
+
 class Tester(Protocol):
     kind: str
     """What stands before the colon: lower-case letters, digits, `-`."""

@@ -20,6 +20,13 @@ that is not known is refused):
     POST /hold              Selection -> Counted           tasks that are held by this
     POST /release           Selection -> Counted           tasks that were held
     POST /revise            Revision -> Counted            jobs whose priority or needs are others now
+    GET  /conditions        -> ConditionList               ?before=ID&limit=N&all=true (closed ones too); newest first
+    GET  /conditions/ID     -> ConditionView
+    POST /conditions/ID/test     -> Counted                1 if it is tested now
+    POST /conditions/ID/release  ConditionRelease -> Counted   tasks that were let go
+    POST /conditions/ID/fail     ConditionFailure -> Counted   tasks that failed by this
+    POST /conditions/ID/pause    -> Counted                1 if it was not paused
+    POST /conditions/ID/resume   -> Counted                1 if it was
     GET  /queues            -> QueueList
     PUT  /queues/NAME       QueueSettings -> QueueView     makes it if there is none
     DELETE /queues/NAME     -> Counted                     if nothing unfinished is in it
@@ -49,7 +56,7 @@ import msgspec
 
 from tercel.core.changes import Edge
 from tercel.core.intervals import Range
-from tercel.core.model import After, Call, JobSpec, Keep, Role
+from tercel.core.model import After, BlockRule, Call, JobSpec, Keep, Role
 from tercel.core.states import TaskState
 from tercel.wire.api_pool import NewReservation as NewReservation
 from tercel.wire.api_pool import Pool as Pool
@@ -59,6 +66,11 @@ from tercel.wire.api_pool import ReservationView as ReservationView
 from tercel.wire.api_pool import TagChange as TagChange
 from tercel.wire.api_pool import Tags as Tags
 from tercel.wire.api_pool import WorkerView as WorkerView
+from tercel.wire.api_recovery import ConditionFailure as ConditionFailure
+from tercel.wire.api_recovery import ConditionJob as ConditionJob
+from tercel.wire.api_recovery import ConditionList as ConditionList
+from tercel.wire.api_recovery import ConditionRelease as ConditionRelease
+from tercel.wire.api_recovery import ConditionView as ConditionView
 
 SCHEMA = 1
 """Version of every JSON document below and of what the CLI prints with --json. Fields are only ever added."""
@@ -90,7 +102,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
     waiting: int = 0
     paused: int = 0
-
+    blocked: int = 0
+    """Until something outside is mended: see GET /conditions."""
     ready: int = 0
     offered: int = 0
     running: int = 0
@@ -154,6 +167,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     cleanup: str = ""
     cleanup_limit_s: float = 600.0
     warn_signal: str = ""
+    block_on: list[BlockRule] = []
+    """Not in lists of jobs."""
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +212,10 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the last attempt, if it exited."""
     why: str = ""
     """How it ended, or why it is not running, in words."""
+    condition: int | None = None
+    """What it is blocked on, if it is: 3 for C3."""
+    hint: str = ""
+    """What could be done about how it ended."""
     attempts: list[AttemptView] = []
     """Ended ones, oldest first; the last is the task's outcome if its state is terminal."""
     stdout: str | None = None
@@ -256,6 +275,7 @@ class Revision(Selection, frozen=True, kw_only=True, forbid_unknown_fields=True)
     requires: list[str] | None = None
     where: str | None = None
     rank: str | None = None
+    block_on: list[BlockRule] | None = None
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

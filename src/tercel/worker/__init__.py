@@ -19,6 +19,8 @@
     watching       the loop over these
     walltime       the plan of a worker whose time is limited, pure
 
+    probing        testers that the manager asks here
+
     outbox         what is to be said to the manager, in frames of bounded size
     conversation   one link, from Hello to its end: heartbeats, pace
     redial         how long to wait before the next one

@@ -280,14 +280,14 @@ class Agent:
         """Returns the attempts that cannot run without it: see `fail_staging`."""
         return self._values.gone(key)
 
-    def fail_staging(self, attempts: list[int], why: str, now: float) -> list[Report]:
+    def fail_staging(self, attempts: list[int], why: str, now: float, errno: str = "") -> list[Report]:
         """Those that are still held end; returns the reports that are owed."""
         reports = []
         for attempt in attempts:
             if (held := self._staging.pop(attempt, None)) is not None:
                 self._let_go(held)
                 ids = (held.job.id, held.task, attempt)
-                reports.append(Report(*ids, End.INTERRUPTED, 0, now, 0.0, 0.0, 0, why))
+                reports.append(Report(*ids, End.INTERRUPTED, 0, now, 0.0, 0.0, 0, why, errno=errno))
                 self._debts.add(reports[-1])
         return reports
 

@@ -24,6 +24,7 @@ from tercel.wire.messages import (
     FromWorker,
     Hello,
     Presence,
+    Probed,
     Refused,
     Reports,
     TailData,
@@ -92,6 +93,10 @@ class Conversation:
 
     def cached(self, kept: list[tuple[str, int]], gone: list[str]) -> None:
         self._outbox.add_cached(kept, gone)
+        self._awake.set()
+
+    def probed(self, probed: Probed) -> None:
+        self._outbox.add_probed(probed)
         self._awake.set()
 
     def tail(self, data: TailData) -> None:

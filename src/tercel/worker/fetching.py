@@ -48,11 +48,11 @@ class StageIn:
     def _on_here(self, key: str, place: Place, size_bytes: int) -> None:
         self._agent.on_value(key, place, size_bytes)
 
-    def _on_gone(self, key: str, why: str) -> None:
+    def _on_gone(self, key: str, why: str, errno: str) -> None:
         attempts = self._agent.on_value_gone(key)
         note = f"{self._node} could not fetch what it refers to: {why}"
-        asyncio.get_running_loop().call_later(GONE_S, self._fail, attempts, note)
+        asyncio.get_running_loop().call_later(GONE_S, self._fail, attempts, note, errno)
 
-    def _fail(self, attempts: list[int], note: str) -> None:
-        if reports := self._agent.fail_staging(attempts, note, time.time()):
+    def _fail(self, attempts: list[int], note: str, errno: str) -> None:
+        if reports := self._agent.fail_staging(attempts, note, time.time(), errno):
             self._on_failed(reports)

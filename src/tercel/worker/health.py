@@ -9,8 +9,8 @@ import contextlib
 import os
 import signal
 from pathlib import Path
-from typing import Self
 
+from tercel.testers.last_words import LastWords
 from tercel.worker.pressure import Reading
 
 DISK_LEAST_BYTES = 2**30
@@ -21,8 +21,6 @@ RECOVERED = 1.25
 """So many times the least there must be before it counts as recovered."""
 SKEW_MOST_S = 60.0
 CHECK_LIMIT_S = 30.0
-_REASON_BYTES = 4096
-_REASON_MOST = 200
 
 
 def judge(reading: Reading, was_unhealthy: bool) -> str:
@@ -62,7 +60,7 @@ def writable(dir: Path) -> str:
 
 async def ask(command: str) -> str:
     """Run the owner's check. Returns why it says the node is unfit: its last line; empty: it exits with 0."""
-    with _LastWords() as words:
+    with LastWords() as words:
         try:
             process = await asyncio.create_subprocess_shell(
                 command,
@@ -90,37 +88,3 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)  # also what it left behind
     await process.wait()
-
-
-class _LastWords:
-    """A pipe of which the end is kept, however much is written; nobody waits for its writers to close it."""
-
-    def __init__(self) -> None:
-        self._reader, self.writer = os.pipe()
-        self._said = b""
-
-    def __enter__(self) -> Self:
-        os.set_blocking(self._reader, False)
-        asyncio.get_running_loop().add_reader(self._reader, self._read)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.get_running_loop().remove_reader(self._reader)
-        os.close(self._reader)
-        os.close(self.writer)
-
-    def _read(self) -> bool:
-        try:
-            more = os.read(self._reader, 65536)
-        except BlockingIOError:
-            return False
-        self._said = (self._said + more)[-_REASON_BYTES:]
-        return bool(more)
-
-    def line(self) -> str:
-        """The last that is not empty."""
-        while self._read():
-            pass
-        lines = self._said.decode(errors="replace").split("\n")
-        words = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return "".join(c if c.isprintable() else " " for c in words)[:_REASON_MOST]

@@ -1,7 +1,8 @@
 """What is to be said to the manager over one link, made into frames of bounded size.
 
     started, returned,
-    fetches, cached, tail     in the next frame
+    fetches, tail             in the next frame
+    cached, probed            in the next frames, some at a time
     small reports             in the next frames, in order of ending
     reports with segments     one after the other: its segments in as many frames as it takes, then the report
 
@@ -23,6 +24,7 @@ from tercel.wire.messages import (
     Fetch,
     FromWorker,
     Presence,
+    Probed,
     Reports,
     Returned,
     Segment,
@@ -40,6 +42,8 @@ CACHED_MOST = 4
 """Of messages about kept values in one frame."""
 CACHED_KEYS = 500
 """In one of them."""
+PROBED_MOST = 100
+"""Verdicts in one frame."""
 _REPORT_BYTES = 128
 """Of a report beside its outputs, about."""
 
@@ -55,6 +59,7 @@ class Outbox:
         self._returned: list[int] = []
         self._fetches: list[Fetch] = []
         self._cached: list[Cached] = []
+        self._probed: list[Probed] = []
         self._tails: list[TailData] = []
         self._tail_bytes = 0
         self._reports: deque[Report] = deque()
@@ -78,6 +83,9 @@ class Outbox:
     def add_cached(self, kept: list[tuple[str, int]], gone: list[str]) -> None:
         for at in range(0, max(len(kept), len(gone)), CACHED_KEYS):
             self._cached.append(Cached(kept[at : at + CACHED_KEYS], gone[at : at + CACHED_KEYS]))
+
+    def add_probed(self, probed: Probed) -> None:
+        self._probed.append(probed)
 
     def add_reports(self, reports: Iterable[Report]) -> None:
         for report in reports:
@@ -130,6 +138,9 @@ class Outbox:
         if self._cached:
             messages += self._cached[:CACHED_MOST]
             del self._cached[:CACHED_MOST]
+        if self._probed:
+            messages += self._probed[:PROBED_MOST]
+            del self._probed[:PROBED_MOST]
         room = FRAME_BYTES
         if self._tails:
             room -= self._take_tails(messages)

@@ -24,6 +24,7 @@ from tercel.core.presence import WorkerInfo, WorkerState
 from tercel.core.reports import Report
 from tercel.links.contract import Dialer
 from tercel.runners.contract import Runner
+from tercel.testers.contract import Asks
 from tercel.wire.messages import (
     PROTOCOL,
     Ack,
@@ -38,6 +39,8 @@ from tercel.wire.messages import (
     Piece,
     Ping,
     Presence,
+    Probe,
+    Probed,
     Refused,
     Tail,
     TailData,
@@ -52,6 +55,7 @@ from tercel.worker.fetching import StageIn
 from tercel.worker.leaving import Leaving, what_waits
 from tercel.worker.options import WorkerOptions
 from tercel.worker.pressure import Pressure
+from tercel.worker.probing import Probing
 from tercel.worker.redial import Redial
 from tercel.worker.spool import Home, unusable
 from tercel.worker.walltime import Timetable
@@ -71,8 +75,12 @@ class Worker:
         rng: random.Random,
         senses: Senses,
         pressure: Pressure,
+        testers: Asks | None = None,
     ) -> None:
-        """`info`: how it describes itself. `senses` and `pressure`: how it learns of its node, and heeds it."""
+        """`info`: how it describes itself. `senses` and `pressure`: how it learns of its node, and heeds it.
+
+        `testers`: who is asked whether what tasks are blocked on has cleared; without them it never has.
+        """
         self._options = options
         self._dialer = dialer
         self._runner = runner
@@ -84,6 +92,7 @@ class Worker:
         self._instance = f"{rng.getrandbits(64):016x}"
         self._talk: Conversation | None = None
         """While there is a link, from its Hello on."""
+        self._probing = Probing(testers, info.node, self._probed)
         self._followed: set[int] = set()
         self._welcomed = False
         self._joined = False
@@ -254,6 +263,7 @@ class Worker:
             await talk.run(list(self._agent.owed.values()))
         finally:
             self._talk = None
+            self._probing.close()
             for attempt in self._followed:
                 self._runner.follow(attempt, False)
             self._followed.clear()
@@ -314,6 +324,8 @@ class Worker:
                     self._follow(attempt, on)
                 case Piece():
                     self._fetch(self._stage_in.on_piece(message))
+                case Probe():
+                    self._probing.ask(message)
                 case Drain():
                     self.drain()
                 case Ping():
@@ -322,6 +334,10 @@ class Worker:
                     raise PeerError(f"the manager sent {type(message).__name__} in the middle of a link")
         self._launch()
         self._leaving.look()
+
+    def _probed(self, probed: Probed) -> None:
+        if self._talk is not None:
+            self._talk.probed(probed)
 
     def _give_back(self, attempts: list[int]) -> None:
         # Without a link there is nobody to tell: the next Hello will not name them.

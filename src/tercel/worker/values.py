@@ -6,6 +6,7 @@ Of each value a few pieces are under way at a time, so that neither a slow line 
 memory. What has arrived outlives a link: on the next one only the rest is asked for.
 """
 
+import errno
 import logging
 import os
 import zlib
@@ -50,9 +51,9 @@ class Values:
         *,
         awaits: Callable[[str], bool],
         on_here: Callable[[str, Place, int], None],
-        on_gone: Callable[[str, str], None],
+        on_gone: Callable[[str, str, str], None],
     ) -> None:
-        """Told: a value that is here, with its size; or the key of one that cannot be had, and why."""
+        """Told: a value that is here, with its size; or the key of one that cannot be had, why, and the system's name for that."""
         self._dir = dir
         self._awaits = awaits
         self._on_here = on_here
@@ -122,7 +123,8 @@ class Values:
                     self._finish(piece.key, incoming)
                     return []
         except OSError as error:
-            self._give_up(piece.key, f"no room for value {piece.key}: {error.strerror}")
+            why = f"no room for value {piece.key}: {error.strerror}"
+            self._give_up(piece.key, why, errno.errorcode.get(error.errno or 0, ""))
             return []
         return self._ask([piece.key])
 
@@ -145,9 +147,9 @@ class Values:
         del self._incoming[key]
         self._on_here(key, incoming.path or incoming.start, incoming.size_bytes)
 
-    def _give_up(self, key: str, why: str) -> None:
+    def _give_up(self, key: str, why: str, errno_name: str = "") -> None:
         self._discard(key)
-        self._on_gone(key, why)
+        self._on_gone(key, why, errno_name)
 
     def _discard(self, key: str) -> None:
         incoming = self._incoming.pop(key)
