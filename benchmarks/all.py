@@ -14,6 +14,7 @@ NAMES = (
     "sweep_submit",
     "growth",
     "restart",
+    "snapshots",
     "many_workers",
     "functions",
     "graphs",

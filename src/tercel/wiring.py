@@ -147,6 +147,7 @@ async def serving(
             _managing(Manager(options, store, loaded, testers)) as manager,
             _listening(options, manager, tokens) as door,
             _running(manager.run()),
+            _running(manager.snapshots.keep_taking()),
         ):
             access = Access(
                 url=door.url,

@@ -127,6 +127,8 @@ BEYOND_A_SCHEMA = {
     "POST /v1/workers/{worker}/tags": {"add", "remove"},
     "POST /v1/reservations": {"queue", "user", "for_s", "where"},
     "POST /v1/tokens": {"user", "note"},
+    "GET /v1/snapshot": {"select"},
+    "POST /v1/restore": {"snapshot"},
 }
 """Fields with rules that a schema cannot tell: 9-0 is no range, a blank is no command, characters are not bytes."""
 WHOLE = re.compile(r"Expected `int( \| null)?`, got `float`")

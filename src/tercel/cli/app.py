@@ -52,6 +52,12 @@ COMMANDS = (
     Entry("worker", f"{_HERE}.worker", "Start a worker that joins a manager; drain, quarantine, tag.", _POOL),
     Entry("pool", f"{_HERE}.pool", "The workers: what they are, what they do, and why not.", _POOL),
     Entry("reserve", f"{_HERE}.reserve", "Set workers aside for a queue or a user.", _POOL),
+    Entry(
+        "snapshot",
+        f"{_HERE}.snapshot",
+        "Save jobs with all their state; restore them, here or elsewhere.",
+        _REST,
+    ),
     Entry("token", f"{_HERE}.token", "Make, list and revoke access tokens.", _REST),
     Entry("schema", f"{_HERE}.schema", "Print the JSON schema of job files, for editors.", _REST),
     Entry("completion", f"{_HERE}.completion", "Print a shell's completion script.", _REST),

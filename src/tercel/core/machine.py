@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from tercel.core.adopting import Adopting
 from tercel.core.blocking import fault_of, rule_for
 from tercel.core.books import EPOCH_BITS
 from tercel.core.changes import (
@@ -32,7 +33,6 @@ from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job
 from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, BlockRule, JobRow, JobSpec, QueueRow
-from tercel.core.recovery import Recovery
 from tercel.core.reports import Blame, End, Outcome, Report
 from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
@@ -44,7 +44,7 @@ MAX_GROWTHS = 10
 """Of one task: what needs ever more memory has a fault."""
 
 
-class Machine(Recovery):
+class Machine(Adopting):
     def round(self) -> None:
         """Offer what can be offered, take back what should be."""
         self._grow()

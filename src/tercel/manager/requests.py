@@ -20,13 +20,16 @@ from tercel.manager.finding import ended, find_job, pinned, standing
 from tercel.manager.inputs import restored
 from tercel.manager.service import Manager
 from tercel.stores.contract import needed_by
-from tercel.wire.api import Retry, Revision, Selection
+from tercel.wire.api import Counted, Retry, Revision, Selection
 
 MAX_SELECTORS = 1000
 MAX_REASON = 500
 _REVISABLE = [name for name in Revision.__struct_fields__ if name not in Selection.__struct_fields__]
 JOBS_AT_ONCE = 1000
 """Read from the store, cancelled or retried before others get their turn."""
+
+SAFE_TASKS = 1000
+"""A job with more unfinished tasks is put into a snapshot before it is cancelled."""
 
 Chosen = tuple[int, IntervalSet | None]
 """A job, and of its tasks some, or None for all."""
@@ -35,12 +38,13 @@ Chosen = tuple[int, IntervalSet | None]
 # -- changes ----------------------------------------------------------------------------------------------
 
 
-async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
+async def cancel(manager: Manager, who: Identity, selection: Selection) -> Counted:
     """How many tasks ended by this."""
-    chosen = await _resolve(manager, who, selection)
+    chosen = await resolve(manager, who, selection)
     reason = f"cancelled by {who.user}" + (f": {selection.reason}" if selection.reason else "")
-    now = manager.clock()
     count = 0
+    note = await _keep_safe(manager, chosen, f"before it was {reason}")
+    now = manager.clock()
     async for id, tasks in _in_turns(chosen):
         job = manager.machine.jobs.get(id)
         if job is not None:
@@ -50,12 +54,19 @@ async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
                 wanted.difference_update(IntervalSet((task, task) for task in begun))
             count += manager.machine.on_cancel(job, wanted, reason, now)
     await saved(manager)
-    return count
+    return Counted(count=count, note=note)
+
+
+async def _keep_safe(manager: Manager, chosen: list[Chosen], why: str) -> str:
+    """Whole jobs with so much left that somebody may want them back."""
+    jobs = [manager.machine.jobs.get(id) for id, tasks in chosen if tasks is None]
+    large = [job.id for job in jobs if job is not None and job.task_count - job.ended_count > SAFE_TASKS]
+    return await manager.safety_snapshot(large, why) if large else ""
 
 
 async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
     """How many of the chosen tasks will run again. What was skipped because of them waits again as well."""
-    chosen = await _resolve(manager, who, asked)
+    chosen = await resolve(manager, who, asked)
     wish = Revision(select=[], mem_bytes=asked.mem_bytes, time_limit_s=asked.time_limit_s)
     _revised(JobSpec(), wish)  # whatever is chosen: what no job may ask for is refused
     count = 0
@@ -101,7 +112,7 @@ async def _revive(manager: Manager, retried: Iterable[int]) -> None:
 async def hold(manager: Manager, who: Identity, selection: Selection) -> int:
     """How many tasks are held by this."""
     count = 0
-    async for id, tasks in _in_turns(await _resolve(manager, who, selection)):
+    async for id, tasks in _in_turns(await resolve(manager, who, selection)):
         if (job := manager.machine.jobs.get(id)) is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
             count += manager.machine.on_hold(job, wanted)
@@ -112,7 +123,7 @@ async def hold(manager: Manager, who: Identity, selection: Selection) -> int:
 async def release(manager: Manager, who: Identity, selection: Selection) -> int:
     """How many tasks were held."""
     count = 0
-    async for id, tasks in _in_turns(await _resolve(manager, who, selection)):
+    async for id, tasks in _in_turns(await resolve(manager, who, selection)):
         if (job := manager.machine.jobs.get(id)) is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
             count += manager.machine.on_release(job, wanted, manager.clock())
@@ -127,7 +138,7 @@ async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
         rules = await blocking.settled(manager.examiners, who, tuple(wish.block_on))
         wish = msgspec.structs.replace(wish, block_on=list(rules))
     _revised(JobSpec(), wish)
-    chosen = await _resolve(manager, who, wish)
+    chosen = await resolve(manager, who, wish)
     jobs = [job for id, _ in chosen if (job := manager.machine.jobs.get(id)) is not None]
     if any(tasks is not None for _, tasks in chosen):
         raise UsageError("priority and needs are those of a whole job: write 37, not 37.4", "select")
@@ -204,7 +215,7 @@ async def drain(manager: Manager, worker: str) -> int:
 # -- which jobs -------------------------------------------------------------------------------------------
 
 
-async def _resolve(manager: Manager, who: Identity, selection: Selection) -> list[Chosen]:
+async def resolve(manager: Manager, who: Identity, selection: Selection) -> list[Chosen]:
     """Jobs (and tasks of them) that the caller named and may change; each once, however often it is named."""
     if not selection.select:
         raise UsageError("nothing is selected: name a job (37), tasks (37.0-9), last or all", "select")

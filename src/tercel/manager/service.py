@@ -12,8 +12,9 @@ until it is.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 
@@ -43,11 +44,14 @@ from tercel.manager.frames import offers
 from tercel.manager.inputs import inputs_of, restored
 from tercel.manager.options import ManagerOptions
 from tercel.manager.probing import Examiners, Probing
+from tercel.manager.snapshots import Snapshots
 from tercel.manager.values import Uploads, named
 from tercel.stores.contract import Store
+from tercel.stores.snapshot.placing import new_ids
 from tercel.wire.messages import Ack, Brief, Cancel, Drain, Forget, FromManager, TakeBack, Welcome
 
 log = logging.getLogger("tercel.manager")
+T = TypeVar("T")
 
 SWAMPED_CHANGES = 20_000
 """With so many changes not yet durable, workers' reports are left in their links until the disk has caught up."""
@@ -82,7 +86,9 @@ class Manager:
         self.store = store
         self.clock = clock
         self.started_at = clock()
-        self.machine = Machine(Settings(grace_s=options.grace_s), loaded, self.started_at)
+        self.machine = Machine(
+            Settings(grace_s=options.grace_s, rates=options.rates), loaded, self.started_at
+        )
         for job in list(self.machine.jobs.values()):
             self.machine.set_inputs(job, restored(job, store))
         self.hub = Hub()
@@ -93,6 +99,7 @@ class Manager:
         self.reopening = asyncio.Lock()
         """Held while an ended job is brought back from the store, so that nobody else brings it back as well."""
         self.uploads = Uploads()
+        self.snapshots = Snapshots(self)
         self._next_job = loaded.next_job
         self._arrivals: list[_Arrival] = []
         self._conversations: dict[str, Conversation] = {}
@@ -109,6 +116,8 @@ class Manager:
         self._written = 0
         """How many batches were begun; `_durable`: how many are durable."""
         self._durable = 0
+        self._turn = asyncio.Lock()
+        """Whose turn it is to change the store: a batch with its commit, or a piece of work of the store's own."""
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="tercel-commit")
 
     # -- intake -------------------------------------------------------------------------------------------
@@ -122,6 +131,12 @@ class Manager:
         id = self._next_job
         self._next_job += 1
         return id
+
+    def take_job_ids(self, wanted: Collection[int]) -> dict[int, int]:
+        """Numbers for jobs that have some already, elsewhere: the same, if none of them was ever given out here."""
+        ids = new_ids(wanted, self._next_job)
+        self._next_job = max(self._next_job, max(ids.values(), default=0) + 1)
+        return ids
 
     async def add(self, added: list[JobAdded]) -> None:
         """Make jobs durable, then known, all or none. Raises StoreFull or PassingFault and leaves no trace if it cannot."""
@@ -162,6 +177,22 @@ class Manager:
             self.wake()
             async with self._saved:
                 await self._saved.wait_for(lambda: self._durable >= target or self.trouble)
+
+    async def on_disk(self, work: Callable[[], T]) -> T:
+        """Have the store do what it makes durable by itself, where commits are done and between two of them.
+
+        Others wait for their commits meanwhile: it should be short. Once begun it is done, though nobody waits for it.
+        """
+
+        async def done() -> T:
+            async with self._turn:
+                return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+        return await asyncio.shield(asyncio.ensure_future(done()))
+
+    async def safety_snapshot(self, jobs: Iterable[int], why: str) -> str:
+        """Before something is done to jobs that cannot be undone. Returns what to tell of it: see `Snapshots.before`."""
+        return await self.snapshots.before(jobs, why)
 
     async def not_swamped(self) -> None:
         """Waits while far more has happened than the disk has taken."""
@@ -226,8 +257,9 @@ class Manager:
         if batch:
             self._written += 1
             try:
-                self.store.write(batch)
-                await asyncio.get_running_loop().run_in_executor(self._disk, self.store.commit)
+                async with self._turn:
+                    self.store.write(batch)
+                    await asyncio.get_running_loop().run_in_executor(self._disk, self.store.commit)
             except PassingFault as fault:
                 await self._could_not_save(fault, arrivals)
                 return None if self._unsaved else 0

@@ -172,6 +172,10 @@ class Client:
     tokens = _call(AsyncClient.tokens)
     create_token = _call(AsyncClient.create_token)
     revoke_token = _call(AsyncClient.revoke_token)
+    save_snapshot = _call(AsyncClient.save_snapshot)
+    restore_snapshot = _call(AsyncClient.restore_snapshot)
+    restore_own_snapshot = _call(AsyncClient.restore_own_snapshot)
+    snapshots = _call(AsyncClient.snapshots)
     events = _iterate(AsyncClient.events)
     watch = _iterate(AsyncClient.watch)
 

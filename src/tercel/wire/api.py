@@ -317,8 +317,10 @@ class QueueList(msgspec.Struct, frozen=True, kw_only=True):
     queues: list[QueueView]
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
+class Counted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: int
+    note: str = ""
+    """What whoever asked should know beside: which snapshot was taken before."""
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):

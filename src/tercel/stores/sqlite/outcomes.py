@@ -16,34 +16,12 @@ import msgspec
 
 from tercel.core.changes import AttemptLost, AttemptSpent, Blamed, Reopened, SpanConcluded
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.reports import Blame, End, Outcome, Output, Report
+from tercel.core.reports import End, Outcome, Output, Report
 from tercel.core.states import TaskState
+from tercel.stores.codes import BLAME_CODES, BLAMES, END_CODES, ENDS, STATE_CODES, STATES
 from tercel.stores.contract import unattempted
 from tercel.stores.sqlite import queries
 from tercel.stores.sqlite.ranges import append_islands, united
-
-# Numbers in files: never changed, never used again for something else.
-STATE_CODES = {
-    TaskState.FINISHED: 1,
-    TaskState.FAILED: 2,
-    TaskState.CANCELLED: 3,
-    TaskState.BLOCKED: 4,  # in history only
-}
-END_CODES = {
-    End.EXITED: 1,
-    End.SIGNALLED: 2,
-    End.TIMED_OUT: 3,
-    End.CANCELLED: 4,
-    End.REFUSED: 5,
-    End.INTERRUPTED: 6,
-    End.SKIPPED: 7,
-    End.EXCEEDED: 8,
-    End.BLOCKED: 9,
-}
-BLAME_CODES = {Blame.TASK: 1, Blame.WORKER: 2, Blame.NODE: 3, Blame.OUTSIDE: 4}
-STATES = {code: state for state, code in STATE_CODES.items()}
-ENDS = {code: end for end, code in END_CODES.items()}
-BLAMES = {code: blame for blame, code in BLAME_CODES.items()}
 
 ALL_STATES = sum(1 << code for code in STATES)
 _FINISHED = 1 << STATE_CODES[TaskState.FINISHED]
