@@ -210,8 +210,9 @@ class _Process:
 
     async def _end(self, why: str, is_planned: bool) -> None:
         culprit = self._board.read()
-        signal_all([self._process.pid], signal.SIGSTOP)
-        signal_all([*descendants([self._process.pid]), self._process.pid], signal.SIGKILL)
+        if self._process.returncode is None:  # or its number may be another's by now
+            signal_all([self._process.pid], signal.SIGSTOP)
+            signal_all([*descendants([self._process.pid]), self._process.pid], signal.SIGKILL)
         with suppress(TimeoutError):  # one that hangs in the kernel is left behind
             async with asyncio.timeout(KILL_MOST_S):
                 await self._process.wait()
