@@ -426,24 +426,19 @@ async def test_a_verdict_that_comes_too_late_is_of_no_consequence(scene: Scene) 
 
 @pytest.mark.must("d")
 async def test_a_test_that_hangs_at_the_manager_holds_up_nobody(house: House) -> None:
-    asked = asyncio.Event()
-
-    async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.set()
-        await asyncio.sleep(3600)
-
-    server = await asyncio.start_server(hang, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    worker = await house.worker()
-    tester = f"http://127.0.0.1:{port}/"
-    await house.submit(block_on=[rule(tester=tester, at="manager", policy="every 1h")])
-    await blocked(house, worker)
-    await change(house, "test")
-    await asked.wait()
-    assert (await conditions(house))[0].testing
-    await house.still_works()
-    assert (await change(house, "release")).of(Counted).count == 1
-    server.close()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        tester = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        worker = await house.worker()
+        await house.submit(block_on=[rule(tester=tester, at="manager", policy="every 1h")])
+        await blocked(house, worker)
+        await change(house, "test")
+        asked, _ = await asyncio.get_running_loop().sock_accept(server)
+        with asked:  # and never answered
+            assert (await conditions(house))[0].testing
+            await house.still_works()
+            assert (await conditions(house))[0].testing
+            assert (await change(house, "release")).of(Counted).count == 1
 
 
 # -- the manager's own user -------------------------------------------------------------------------------
