@@ -65,6 +65,11 @@ class Waves(Ending):
         count = min(count, self._releases.room(condition.id, now))
         self._releases.take(condition.id, count, now)
         condition.flows = True
+        if room and room <= wave and not self.settings.fixed_wave:
+            condition.steady = True  # it knows its places: each that becomes free is for another
+        if condition.progress:  # some went through: as long as that goes on it is not given up
+            condition.progress = False
+            condition.row = msgspec.structs.replace(condition.row, opened_at=now, tests=0)
         if condition.count > count:
             more = wave + 1 if condition.steady else 2 * wave
             condition.row = msgspec.structs.replace(condition.row, wave=min(more, WAVE_MOST))
