@@ -64,6 +64,8 @@ MAY = {
     ("POST", "/v1/conditions/{condition}/fail"): USERS,
     ("POST", "/v1/conditions/{condition}/pause"): USERS,
     ("POST", "/v1/conditions/{condition}/resume"): USERS,
+    ("GET", "/v1/switches"): USERS,
+    ("POST", "/v1/switches"): ADMINS,
     ("GET", "/v1/snapshot"): USERS,
     ("POST", "/v1/restore"): USERS,
     ("GET", "/v1/snapshots"): USERS,

@@ -30,6 +30,7 @@ from tercel.core.changes import (
     Reopened,
     ReservationRemoved,
     ReservationSet,
+    SwitchSet,
     TasksBlocked,
     TasksUnblocked,
     TokenAdded,
@@ -37,6 +38,7 @@ from tercel.core.changes import (
     ValueKept,
     WorkerSet,
 )
+from tercel.core.conditions import SwitchRow
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import After, Call, JobSpec
 from tercel.core.presence import Reservation, WorkerRow
@@ -190,6 +192,10 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(name=WORKERS, quarantined=st.sampled_from(["", "why"]), tags=st.sampled_from([(), ("a", "b")]))
     def set_worker(self, name: str, quarantined: str, tags: tuple[str, ...]) -> None:
         self.batch.append(WorkerSet(WorkerRow(name=name, quarantined=quarantined, lost_tags=tags)))
+
+    @rule(name=st.sampled_from(["app=a", "app=b"]), off=st.sampled_from(["by ada", ""]))
+    def switch(self, name: str, off: str) -> None:
+        self.batch.append(SwitchSet(SwitchRow(name=name, off=off)))
 
     @rule(id=st.integers(1, 3), owner=st.sampled_from(["ada", ""]))
     def reserve(self, id: int, owner: str) -> None:

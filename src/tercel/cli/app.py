@@ -52,6 +52,7 @@ COMMANDS = (
     Entry("worker", f"{_HERE}.worker", "Start a worker that joins a manager; drain, quarantine, tag.", _POOL),
     Entry("pool", f"{_HERE}.pool", "The workers: what they are, what they do, and why not.", _POOL),
     Entry("reserve", f"{_HERE}.reserve", "Set workers aside for a queue or a user.", _POOL),
+    Entry("switch", f"{_HERE}.switch", "Turn systems and applications off and on.", _POOL),
     Entry(
         "snapshot",
         f"{_HERE}.snapshot",

@@ -44,6 +44,8 @@ class Books(Accounts):
         self.changes: list[Change] = []
         self.effects: list[Effect] = []
         self.ready = ReadyQueue(self._clock)
+        self.switches = {row.name: row for row in loaded.switches}
+        """What people turned off."""
         self.throttle = StartThrottle(settings.rates)
         self._dispatcher = Dispatcher(self.workers, self.ready, self._clock, self, self.throttle)
         self._next_attempt = loaded.epoch << EPOCH_BITS

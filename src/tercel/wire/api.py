@@ -71,6 +71,9 @@ from tercel.wire.api_recovery import ConditionJob as ConditionJob
 from tercel.wire.api_recovery import ConditionList as ConditionList
 from tercel.wire.api_recovery import ConditionRelease as ConditionRelease
 from tercel.wire.api_recovery import ConditionView as ConditionView
+from tercel.wire.api_recovery import SwitchChange as SwitchChange
+from tercel.wire.api_recovery import SwitchList as SwitchList
+from tercel.wire.api_recovery import SwitchView as SwitchView
 
 SCHEMA = 1
 """Version of every JSON document below and of what the CLI prints with --json. Fields are only ever added."""

@@ -27,6 +27,7 @@ from tercel.core.changes import (
     ReservationRemoved,
     ReservationSet,
     SpanConcluded,
+    SwitchSet,
     TasksBlocked,
     TasksUnblocked,
     TokenAdded,
@@ -34,7 +35,7 @@ from tercel.core.changes import (
     ValueKept,
     WorkerSet,
 )
-from tercel.core.conditions import ConditionRow
+from tercel.core.conditions import ConditionRow, SwitchRow
 from tercel.core.model import Call, JobRow, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.reports import Outcome
@@ -51,6 +52,7 @@ class Books:
         self.queues: dict[str, QueueRow] = {}
         self.workers: dict[str, WorkerRow] = {}
         self.reservations: dict[int, Reservation] = {}
+        self.switches: dict[str, SwitchRow] = {}
         self.calls: dict[int, tuple[Call, ...]] = {}
         self.values: defaultdict[str, dict[int, tuple[bytes, bool]]] = defaultdict(dict)
         """By key and number: a piece, and whether it is the last."""
@@ -108,6 +110,10 @@ class Books:
                 self.reservations[reservation.id] = reservation
             case ReservationRemoved(id):
                 self.reservations.pop(id, None)
+            case SwitchSet(switch) if switch.off:
+                self.switches[switch.name] = switch
+            case SwitchSet(switch):
+                self.switches.pop(switch.name, None)
             case JobAdded(row, lines, calls, edges):
                 if row.id not in self.jobs:
                     self._keep(row)

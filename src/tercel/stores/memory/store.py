@@ -60,6 +60,7 @@ class MemoryStore(Store):
                 past=[books.live(books.jobs[job]) for job in sorted(past) if job in books.jobs],
                 queues=[queue for _, queue in sorted(books.queues.items())],
                 workers=[worker for _, worker in sorted(books.workers.items())],
+                switches=[switch for _, switch in sorted(books.switches.items())],
                 reservations=[reservation for _, reservation in sorted(books.reservations.items())],
                 leases=[lease for _, lease in sorted(books.leases.items())],
                 tokens=[token for _, token in sorted(books.tokens.items())],

@@ -96,6 +96,7 @@ class SqliteStore(Store):
             queues=jobs.queues(self._writer),
             workers=pool.workers(self._writer),
             reservations=pool.reservations(self._writer),
+            switches=pool.switches(self._writer),
             # Ascending, as all the rest here.
             conditions=conditions.newest(self._writer, open_only=True, below=_MOST, limit=_MOST)[::-1],
             next_condition=conditions.next_number(self._writer),

@@ -34,6 +34,7 @@ from tercel.core.changes import (
     ReservationRemoved,
     ReservationSet,
     SpanConcluded,
+    SwitchSet,
     TasksBlocked,
     TasksUnblocked,
     TokenAdded,
@@ -62,7 +63,7 @@ class _Stretch:
         self.ends: list[JobEnded | JobResumed] = []
         self.revised: list[JobRevised] = []
         self.queues: list[QueueSet | QueueRemoved] = []
-        self.pool: list[WorkerSet | ReservationSet | ReservationRemoved] = []
+        self.pool: list[pool.PoolChange] = []
         self.conditions: list[ConditionSet] = []
         self.blocked: list[TasksBlocked | TasksUnblocked] = []
         self.noted: list[Noted] = []
@@ -87,6 +88,7 @@ class _Stretch:
             WorkerSet: self.pool.append,
             ReservationSet: self.pool.append,
             ReservationRemoved: self.pool.append,
+            SwitchSet: self.pool.append,
             ConditionSet: self.conditions.append,
             TasksBlocked: self.blocked.append,
             TasksUnblocked: self.blocked.append,
