@@ -11,6 +11,7 @@ from tercel.core.changes import (
     Change,
     Concluded,
     ConditionSet,
+    JobAdded,
     JobEnded,
     JobResumed,
     LeaseClosed,
@@ -221,6 +222,20 @@ def test_an_uploaded_value_goes_with_the_last_job_that_names_it(kept: Kept) -> N
     assert there() == ["bf", "bz"]
 
 
+def test_half_of_a_value_is_never_there(kept: Kept) -> None:
+    hand_over(
+        kept.store,
+        *[ValueKept("ba", number, b"%d" % number, number == 4) for number in range(5)],
+        job(1, (0, 0), calls=(Call(b"", ("ba",)),)),
+        JobEnded(1, 10.0, 1, 0, 0),
+    )
+    kept.store.remove_jobs([1], ended_before=NEW)
+    while kept.store.clean(before=NEW, limit=1).more:
+        there = kept.store.value_piece_count("ba")
+        assert there == 0 or len(kept.store.value_pieces("ba", 0, 9)) == 5
+    assert kept.store.value_pieces("ba", 0, 9) == []
+
+
 # --- by age
 
 
@@ -314,6 +329,28 @@ def test_attempts_that_ended_lately_stay(kept: Kept) -> None:
 @pytest.fixture
 def sqlite_store(tmp_path: Path) -> KeptInSqlite:
     return KeptInSqlite(tmp_path / "store.db")
+
+
+def test_nothing_of_a_removed_job_is_left_in_any_table(sqlite_store: KeptInSqlite) -> None:
+    kept = sqlite_store
+    after = (After(job=1),)
+    hand_over(
+        kept.store,
+        *ended(1),
+        *LARGE,
+        JobAdded(job(3, spec=JobSpec(argv=("x",), after=after)).job, edges=((0, 2, 0, 0),)),
+        *[ValueKept("ba", number, b"x", number == 2) for number in range(3)],
+        job(4, (0, 0), calls=(Call(b"", ("ba",)),)),
+        *[JobEnded(number, 10.0, 2, 0, 0) for number in (3, 4)],
+    )
+    assert kept.store.remove_jobs([4, 3, 2, 1], ended_before=NEW) == [4, 3, 2, 1]
+    clean(kept.store, limit=50)
+    kept.store.close()
+    connection = sqlite3.connect(kept.path)
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    left = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
+    connection.close()
+    assert {name for name, count in left.items() if count} == {"next_number", "worker"}
 
 
 def test_room_that_old_jobs_took_is_given_back(

@@ -70,9 +70,8 @@ class _Slice:
             return 0
         limit = max(1, self.room // weight)
         gone = self.connection.execute(statement, {**where, "limit": limit}).rowcount
-        self.room = (
-            self.room - gone * weight if gone < limit else 0
-        )  # there may be more: this is for the next
+        # As many as it may: there may be more of them, for the next slice.
+        self.room = 0 if gone >= limit else self.room - gone * weight
         return gone
 
     def is_full(self) -> bool:
