@@ -12,9 +12,10 @@ import msgspec
 
 from tercel.core.changes import JobAdded, ValueKept
 from tercel.core.intervals import IntervalSet, Range
+from tercel.stores.codes import ENDS, STATES
 from tercel.stores.contract import values_named
 from tercel.stores.sqlite import queries
-from tercel.stores.sqlite.outcomes import ALL_STATES, ENDS, STATES
+from tercel.stores.sqlite.outcomes import ALL_STATES
 from tercel.wire.api import ValueRow
 
 ROWS_AT_ONCE = 1000

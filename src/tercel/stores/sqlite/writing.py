@@ -28,6 +28,7 @@ from tercel.core.changes import (
     Leased,
     Noted,
     OutputKept,
+    OutputsDropped,
     QueueRemoved,
     QueueSet,
     Reopened,
@@ -52,6 +53,7 @@ class _Stretch:
         self.reopened: list[Reopened] = []
         self.added: list[JobAdded] = []
         self.kept: list[OutputKept] = []
+        self.dropped: list[OutputsDropped] = []
         self.values: list[ValueKept] = []
         self.leased: list[Leased] = []
         self.closed: list[LeaseClosed] = []
@@ -71,6 +73,7 @@ class _Stretch:
             Reopened: self.reopened.append,
             JobAdded: self.added.append,
             OutputKept: self.kept.append,
+            OutputsDropped: self.dropped.append,
             ValueKept: self.values.append,
             Leased: self.leased.append,
             LeaseClosed: self.closed.append,
@@ -96,8 +99,9 @@ class _Stretch:
         }
 
     @property
-    def ended_tasks(self) -> bool:
-        return bool(self.concluded or self.spent or self.spans)
+    def before_reopening(self) -> bool:
+        """Whether there is anything that a Reopened must find written: it makes notes, too."""
+        return bool(self.concluded or self.spent or self.spans or self.noted)
 
 
 def apply(connection: sqlite3.Connection, workers: WorkerIds, changes: Sequence[Change]) -> None:
@@ -106,7 +110,7 @@ def apply(connection: sqlite3.Connection, workers: WorkerIds, changes: Sequence[
     takes = stretch.takes
     for change in changes:
         kind = type(change)
-        if kind is Reopened and stretch.ended_tasks:
+        if kind is Reopened and stretch.before_reopening:
             _write(connection, workers, stretch)
             stretch = _Stretch()
             takes = stretch.takes
@@ -142,6 +146,9 @@ def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch
         outcomes.spend(connection, stretch.spent, workers)
     if stretch.concluded:
         outcomes.conclude(connection, [change.outcome for change in stretch.concluded], workers)
+    if stretch.dropped:  # with the records written that tell of pieces
+        dropped = [(attempt,) for change in stretch.dropped for attempt in change.attempts]
+        connection.executemany(queries.SEGMENTS_DROP, dropped)
     if stretch.blamed:  # of what was reopened or spent before, in this stretch or an earlier one
         outcomes.blame(connection, stretch.blamed)
     if stretch.spans:

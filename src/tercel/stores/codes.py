@@ -1,0 +1,26 @@
+"""Small numbers for states, ends and blames, in files of ours: never changed, never used again for something else."""
+
+from tercel.core.reports import Blame, End
+from tercel.core.states import TaskState
+
+STATE_CODES = {
+    TaskState.FINISHED: 1,
+    TaskState.FAILED: 2,
+    TaskState.CANCELLED: 3,
+    TaskState.BLOCKED: 4,  # in history only
+}
+END_CODES = {
+    End.EXITED: 1,
+    End.SIGNALLED: 2,
+    End.TIMED_OUT: 3,
+    End.CANCELLED: 4,
+    End.REFUSED: 5,
+    End.INTERRUPTED: 6,
+    End.SKIPPED: 7,
+    End.EXCEEDED: 8,
+    End.BLOCKED: 9,
+}
+BLAME_CODES = {Blame.TASK: 1, Blame.WORKER: 2, Blame.NODE: 3, Blame.OUTSIDE: 4}
+STATES = {code: state for state, code in STATE_CODES.items()}
+ENDS = {code: end for end, code in END_CODES.items()}
+BLAMES = {code: blame for blame, code in BLAME_CODES.items()}
