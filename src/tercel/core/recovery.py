@@ -19,7 +19,7 @@ from tercel.core.blocked import NOTE_MOST, Condition
 from tercel.core.changes import Loaded, Noted, SpanConcluded
 from tercel.core.conditions import EVERYWHERE, ConditionRow, Fault, Place, Verdict
 from tercel.core.effects import Probe, Progressed
-from tercel.core.ending import Ending, forget_tries
+from tercel.core.ending import forget_tries
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.presence import Held, WorkerInfo
@@ -28,6 +28,7 @@ from tercel.core.sizes import duration
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.testing import verdict_here
 from tercel.core.throttles import Throttle
+from tercel.core.undoing import Undoing
 from tercel.core.waiting import named
 from tercel.core.workers import Worker
 
@@ -39,7 +40,7 @@ ANSWER_GRACE_S = 30.0
 """A probe that is not answered so long after its limit is asked of another."""
 
 
-class Recovery(Ending):
+class Recovery(Undoing):
     def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
         super().__init__(settings, loaded, now)
         self._probes: dict[int, tuple[Condition, str]] = {}

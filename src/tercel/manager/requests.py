@@ -22,6 +22,8 @@ from tercel.wire.api import Retry, Revision, Selection
 
 MAX_SELECTORS = 1000
 MAX_REASON = 500
+MAX_NOTE = 1000
+"""Of what is told in a history."""
 _REVISABLE = [name for name in Revision.__struct_fields__ if name not in Selection.__struct_fields__]
 JOBS_AT_ONCE = 1000
 """Read from the store, cancelled or retried before others get their turn."""
@@ -35,7 +37,7 @@ Chosen = tuple[int, IntervalSet | None]
 
 async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
     """How many tasks ended by this."""
-    chosen = await _resolve(manager, who, selection)
+    chosen = await resolve(manager, who, selection)
     reason = f"cancelled by {who.user}" + (f": {selection.reason}" if selection.reason else "")
     now = manager.clock()
     count = 0
@@ -53,7 +55,7 @@ async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
 
 async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
     """How many of the chosen tasks will run again. What was skipped because of them waits again as well."""
-    chosen = await _resolve(manager, who, asked)
+    chosen = await resolve(manager, who, asked)
     wish = Revision(select=[], mem_bytes=asked.mem_bytes, time_limit_s=asked.time_limit_s)
     _revised(JobSpec(), wish)  # whatever is chosen: what no job may ask for is refused
     count = 0
@@ -68,12 +70,13 @@ async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
                     wanted = tasks
                 else:
                     wanted = IntervalSet(job.row.ranges) if asked.all else job.failed.copy()
-                more = manager.machine.on_retry(job, wanted, manager.clock(), finished_too=asked.all)
+                more = manager.machine.on_retry(
+                    job, wanted, manager.clock(), asked.all, by(who, asked.reason)
+                )
                 if more:
                     retried.append(id)
                     count += more
-                    if (spec := _revised(job.row.spec, wish)) != job.row.spec:
-                        manager.machine.revise(job, spec)
+                    _revise(manager, job, _revised(job.row.spec, wish), who, asked.reason)
         await _revive(manager, retried)
     await saved(manager)
     return count
@@ -99,10 +102,10 @@ async def _revive(manager: Manager, retried: Iterable[int]) -> None:
 async def hold(manager: Manager, who: Identity, selection: Selection) -> int:
     """How many tasks are held by this."""
     count = 0
-    async for id, tasks in _in_turns(await _resolve(manager, who, selection)):
+    async for id, tasks in _in_turns(await resolve(manager, who, selection)):
         if (job := manager.machine.jobs.get(id)) is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
-            count += manager.machine.on_hold(job, wanted)
+            count += manager.machine.on_hold(job, wanted, manager.clock(), by(who, selection.reason))
     await saved(manager)
     return count
 
@@ -110,10 +113,10 @@ async def hold(manager: Manager, who: Identity, selection: Selection) -> int:
 async def release(manager: Manager, who: Identity, selection: Selection) -> int:
     """How many tasks were held."""
     count = 0
-    async for id, tasks in _in_turns(await _resolve(manager, who, selection)):
+    async for id, tasks in _in_turns(await resolve(manager, who, selection)):
         if (job := manager.machine.jobs.get(id)) is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
-            count += manager.machine.on_release(job, wanted, manager.clock())
+            count += manager.machine.on_release(job, wanted, manager.clock(), by(who, selection.reason))
     await saved(manager)
     return count
 
@@ -121,18 +124,31 @@ async def release(manager: Manager, who: Identity, selection: Selection) -> int:
 async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
     """How many unfinished jobs are changed by this."""
     _revised(JobSpec(), wish)
-    chosen = await _resolve(manager, who, wish)
+    chosen = await resolve(manager, who, wish)
     jobs = [job for id, _ in chosen if (job := manager.machine.jobs.get(id)) is not None]
     if any(tasks is not None for _, tasks in chosen):
         raise UsageError("priority and needs are those of a whole job: write 37, not 37.4", "select")
     revised = [(job, _revised(job.row.spec, wish)) for job in jobs]
     count = 0
     for job, spec in revised:
-        if spec != job.row.spec:
-            manager.machine.revise(job, spec)
-            count += 1
+        count += _revise(manager, job, spec, who, wish.reason)
     await saved(manager)
     return count
+
+
+def _revise(manager: Manager, job: Job, spec: JobSpec, who: Identity, reason: str) -> bool:
+    """Whether it asks for anything else now. What, is told in its tasks' history."""
+    before = job.row.spec
+    changed = [name for name in _REVISABLE if getattr(spec, name) != getattr(before, name)]
+    if changed:
+        what = ", ".join(f"{name} {getattr(before, name)!r} -> {getattr(spec, name)!r}" for name in changed)
+        manager.machine.revise(job, spec, manager.clock(), f"{by(who, reason)}: {what}"[:MAX_NOTE])
+    return bool(changed)
+
+
+def by(who: Identity, reason: str) -> str:
+    """For the history of tasks."""
+    return f"by {who.user}: {reason}" if reason else f"by {who.user}"
 
 
 def _revised(spec: JobSpec, wish: Revision) -> JobSpec:
@@ -196,7 +212,7 @@ async def drain(manager: Manager, worker: str) -> int:
 # -- which jobs -------------------------------------------------------------------------------------------
 
 
-async def _resolve(manager: Manager, who: Identity, selection: Selection) -> list[Chosen]:
+async def resolve(manager: Manager, who: Identity, selection: Selection) -> list[Chosen]:
     """Jobs (and tasks of them) that the caller named and may change; each once, however often it is named."""
     if not selection.select:
         raise UsageError("nothing is selected: name a job (37), tasks (37.0-9), last or all", "select")
@@ -207,7 +223,7 @@ async def _resolve(manager: Manager, who: Identity, selection: Selection) -> lis
     whole: dict[int, None] = {}
     some: dict[int, IntervalSet] = {}
     for text in dict.fromkeys(selection.select):
-        for id, tasks in await _resolve_one(manager, who, parse_selector(text), text):
+        for id, tasks in await __resolve_one(manager, who, parse_selector(text), text):
             if tasks is None:
                 whole[id] = None
             else:
@@ -215,7 +231,7 @@ async def _resolve(manager: Manager, who: Identity, selection: Selection) -> lis
     return [*((id, None) for id in whole), *some.items()]
 
 
-async def _resolve_one(manager: Manager, who: Identity, selector: Selector, text: str) -> list[Chosen]:
+async def __resolve_one(manager: Manager, who: Identity, selector: Selector, text: str) -> list[Chosen]:
     if selector.word == "all":
         return [(job.id, None) for job in list(manager.machine.jobs.values()) if who.may_see(job.row)]
     if selector.first == selector.last:

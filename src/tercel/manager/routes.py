@@ -5,6 +5,7 @@ from tercel.core.states import TaskState
 from tercel.manager import handlers
 from tercel.manager.calls import MSGPACK
 from tercel.manager.openapi import MAX_NUMBER, TASKS, Operation, Parameter
+from tercel.manager.routes_history import HISTORY_ROUTES
 from tercel.manager.routes_pool import POOL_ROUTES
 from tercel.manager.routing import ASKED, CHANGED, FOUND, SENT, USERS, Route, change, look
 from tercel.wire.api import (
@@ -211,6 +212,7 @@ _ROUTES: list[Route] = [
         ),
         handlers.get_events,
     ),
+    *HISTORY_ROUTES,
     *POOL_ROUTES,
 ]
 

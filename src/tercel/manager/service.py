@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 
@@ -44,6 +45,7 @@ from tercel.stores.contract import Store
 from tercel.wire.messages import Ack, Brief, Cancel, Drain, Forget, FromManager, TakeBack, Welcome
 
 log = logging.getLogger("tercel.manager")
+T = TypeVar("T")
 
 SWAMPED_CHANGES = 20_000
 """With so many changes not yet durable, workers' reports are left in their links until the disk has caught up."""
@@ -81,6 +83,8 @@ class Manager:
         """Submissions (owner and key) that are on their way to the disk."""
         self.reopening = asyncio.Lock()
         """Held while an ended job is brought back from the store, so that nobody else brings it back as well."""
+        self.removing: set[int] = set()
+        """Ended jobs that are being removed: nobody may begin to need them."""
         self.uploads = Uploads()
         self._next_job = loaded.next_job
         self._arrivals: list[_Arrival] = []
@@ -98,6 +102,8 @@ class Manager:
         self._written = 0
         """How many batches were begun; `_durable`: how many are durable."""
         self._durable = 0
+        self._turn = asyncio.Lock()
+        """Whose turn it is to change the store: a batch with its commit, or a piece of work of the store's own."""
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="tercel-commit")
 
     # -- intake -------------------------------------------------------------------------------------------
@@ -151,6 +157,18 @@ class Manager:
             self.wake()
             async with self._saved:
                 await self._saved.wait_for(lambda: self._durable >= target or self.trouble)
+
+    async def on_disk(self, work: Callable[[], T]) -> T:
+        """Have the store do what it makes durable by itself, where commits are done and between two of them.
+
+        Others wait for their commits meanwhile: it should be short. Once begun it is done, though nobody waits for it.
+        """
+
+        async def done() -> T:
+            async with self._turn:
+                return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+        return await asyncio.shield(asyncio.ensure_future(done()))
 
     async def not_swamped(self) -> None:
         """Waits while far more has happened than the disk has taken."""
@@ -215,8 +233,9 @@ class Manager:
         if batch:
             self._written += 1
             try:
-                self.store.write(batch)
-                await asyncio.get_running_loop().run_in_executor(self._disk, self.store.commit)
+                async with self._turn:
+                    self.store.write(batch)
+                    await asyncio.get_running_loop().run_in_executor(self._disk, self.store.commit)
             except PassingFault as fault:
                 await self._could_not_save(fault, arrivals)
                 return None if self._unsaved else 0
