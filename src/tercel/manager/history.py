@@ -37,7 +37,7 @@ async def of_task(manager: Manager, row: JobRow, task: int, *, skip: int, limit:
     flight = job.flights.get(task) if job is not None else None
     for outcome in (*earlier, *last):
         if outcome.report.attempt and (flight is None or flight.attempt != outcome.report.attempt):
-            found += _attempt(outcome)
+            found += _attempt(outcome, row.submitted_at)
     if flight is not None and flight.running_since is not None:
         worker = flight.worker.id
         found.append(
@@ -54,13 +54,13 @@ async def of_task(manager: Manager, row: JobRow, task: int, *, skip: int, limit:
     )
 
 
-def _attempt(outcome: Outcome) -> list[HistoryEvent]:
+def _attempt(outcome: Outcome, accepted_at: float) -> list[HistoryEvent]:
     """How it began, if it did, and how it ended."""
     report = outcome.report
     events: list[HistoryEvent] = []
     if report.started_at:
-        # A worker's clock may be ahead of ours: nothing starts after it has ended.
-        at = min(report.started_at, outcome.ended_at)
+        # By a worker's clock: nothing starts before it was accepted, or after it has ended.
+        at = min(max(report.started_at, accepted_at), outcome.ended_at)
         events.append(HistoryEvent(at=at, what="started", worker=outcome.worker, attempt=report.attempt))
     events.append(
         HistoryEvent(
