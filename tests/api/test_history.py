@@ -1,11 +1,12 @@
 """What befell tasks, undoing it, and removing what is old, over HTTP."""
 
 import getpass
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from tercel.core.changes import OutputKept
+from tercel.core.changes import Change, JobResumed, Noted, OutputKept, Reopened
 from tercel.core.model import Role
 from tercel.core.reports import End
 from tercel.wire.api import Cleaned, History, RolledBack
@@ -154,6 +155,26 @@ async def test_a_rollback_is_listed_first_and_then_done_also_of_jobs_that_have_e
     assert third == ["accepted", "skipped", "waits again", "finished"]
     assert len((await house.task(1, 2)).attempts) == 2
     await house.sound()
+
+
+@pytest.mark.C(6)
+@pytest.mark.C(9)
+async def test_all_of_a_rollback_is_one_batch_for_the_store(house: House) -> None:
+    await chain(house)
+    batches: list[list[Change]] = []
+    write = house.manager.store.write
+
+    def kept(changes: Sequence[Change]) -> None:
+        batches.append(list(changes))
+        write(changes)
+
+    house.manager.store.write = kept  # type: ignore[method-assign]
+    await roll_back(house, "1", states=["finished", "failed"])
+    reopening = [batch for batch in batches if any(isinstance(change, Reopened) for change in batch)]
+    (batch,) = reopening
+    assert {change.job for change in batch if isinstance(change, Reopened)} == {1, 2, 3}
+    assert {change.job for change in batch if isinstance(change, JobResumed)} == {1, 2, 3}
+    assert {change.job for change in batch if isinstance(change, Noted)} == {1, 2, 3}
 
 
 @pytest.mark.C(6)
