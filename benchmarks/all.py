@@ -14,12 +14,16 @@ NAMES = (
     "sweep_submit",
     "growth",
     "restart",
+    "snapshots",
     "many_workers",
     "functions",
     "graphs",
     "fair_share",
     "matching",
     "assignment",
+    "blocking",
+    "crash",
+    "tapis_load",
 )
 
 for name in NAMES:

@@ -1,13 +1,18 @@
-"""Workers that speak the real protocol over the real link and start nothing: URL COUNT CPUS SECONDS."""
+"""Workers that speak the real protocol over the real link and start nothing: URL COUNT CPUS SECONDS [OUTAGE].
+
+While the file OUTAGE exists all tasks end with exit code 75, and no tester finds anything.
+"""
 
 import asyncio
 import gc
 import os
 import sys
 import time
+from pathlib import Path
 
 import uvloop
 
+from tercel.core.conditions import Verdict
 from tercel.core.model import Needs
 from tercel.core.presence import WorkerInfo, WorkerState
 from tercel.core.reports import End, Report
@@ -20,6 +25,8 @@ from tercel.wire.messages import (
     Offer,
     Ping,
     Presence,
+    Probe,
+    Probed,
     Reports,
     Returned,
     TakeBack,
@@ -27,7 +34,8 @@ from tercel.wire.messages import (
 
 
 class FakeWorker:
-    def __init__(self, number: int, cpus: int, seconds: float) -> None:
+    def __init__(self, number: int, cpus: int, seconds: float, outage: Path | None) -> None:
+        self.outage = outage
         self.name = f"fake-{number}"
         self.cpus = cpus
         self.seconds = seconds
@@ -50,6 +58,8 @@ class FakeWorker:
                     self.take(message, answers, end)
                 elif isinstance(message, Ping):
                     answers.append(Presence(WorkerState.AVAILABLE, capacity))
+                elif isinstance(message, Probe):
+                    answers.append(Probed(message.number, Verdict(not self.is_out)))
                 elif isinstance(message, TakeBack):
                     back = set(message.attempts)
                     gone = [q for q in self.queue if q[2] in back]
@@ -59,14 +69,19 @@ class FakeWorker:
                 await end.send(answers)
             messages = await end.receive()
 
+    @property
+    def is_out(self) -> bool:
+        return self.outage is not None and self.outage.exists()
+
     def take(self, offer: Offer, answers: list[FromWorker], end: WorkerEnd) -> None:
         tasks = [
             (offer.job, t, offer.first_attempt + t - offer.first) for t in range(offer.first, offer.last + 1)
         ]
         if not self.seconds:
-            now = time.time()
+            now, code = time.time(), 75 if self.is_out else 0
             reports = [
-                Report(job, task, attempt, End.EXITED, 0, now, 0.001, 0.0, 0) for job, task, attempt in tasks
+                Report(job, task, attempt, End.EXITED, code, now, 0.001, 0.0, 0)
+                for job, task, attempt in tasks
             ]
             answers.append(Reports(reports))
             return
@@ -93,10 +108,12 @@ sending: set[asyncio.Future[None]] = set()
 
 async def main() -> None:
     url, count, cpus, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+    outage = Path(sys.argv[5]) if len(sys.argv) > 5 else None
     dialer = WebSocketDialer(url, os.environ["TERCEL_TOKEN"])
     door, joined = asyncio.Semaphore(32), asyncio.Semaphore(0)
     tasks = [
-        asyncio.create_task(FakeWorker(n, cpus, seconds).run(dialer, door, joined)) for n in range(count)
+        asyncio.create_task(FakeWorker(n, cpus, seconds, outage).run(dialer, door, joined))
+        for n in range(count)
     ]
     for _ in range(count):
         await joined.acquire()

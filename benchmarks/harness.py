@@ -98,8 +98,13 @@ def _wait_access(at: Place, process: subprocess.Popen[bytes]) -> Access:
 
 
 @contextmanager
-def fake_workers(managed: Managed, count: int, cpus: int, seconds: float = 0.0) -> Iterator[None]:
-    """Workers in a process of their own that take offers and report after so many seconds, starting nothing."""
+def fake_workers(
+    managed: Managed, count: int, cpus: int, seconds: float = 0.0, outage: Path | None = None
+) -> Iterator[None]:
+    """Workers in a process of their own that take offers and report after so many seconds, starting nothing.
+
+    While the file `outage` exists all tasks end with exit code 75.
+    """
     command = [
         sys.executable,
         str(HERE / "fake_workers.py"),
@@ -107,6 +112,7 @@ def fake_workers(managed: Managed, count: int, cpus: int, seconds: float = 0.0) 
         str(count),
         str(cpus),
         str(seconds),
+        *([str(outage)] if outage is not None else []),
     ]
     env = {**managed.place.env, "TERCEL_TOKEN": managed.access.worker_token}
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)

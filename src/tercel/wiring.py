@@ -38,6 +38,7 @@ from tercel.manager.server import Runner
 from tercel.manager.service import Manager
 from tercel.runners.pool import SpawnerPool
 from tercel.stores.sqlite import SqliteStore
+from tercel.testers.late import LateTesters
 from tercel.wire.api import IssuedToken, TokenView
 from tercel.worker.meter import Meter
 from tercel.worker.node import describe, usable_cores, usable_mem_bytes
@@ -141,24 +142,45 @@ async def serving(
         _check_exposure(options, tokens)
         for token in keys.tokens():
             tokens.add_own(token)
-        with closing(Manager(options, store, loaded)) as manager:
-            async with _listening(options, manager, tokens) as door, _running(manager.run()):
-                access = Access(
-                    url=door.url,
-                    token=keys.admin,
-                    worker_token=keys.worker,
-                    pid=os.getpid(),
-                    data=str(options.data),
-                    embedded=options.embedded,
-                )
-                with _access_file(access, options.data / FILE_NAME if options.private else None) as path:
-                    served = Serving(manager, keys, door, path)
-                    if local_worker is None:
+        async with (
+            _testers() as testers,
+            _managing(Manager(options, store, loaded, testers)) as manager,
+            _listening(options, manager, tokens) as door,
+            _running(manager.run()),
+            _running(manager.snapshots.keep_taking()),
+        ):
+            access = Access(
+                url=door.url,
+                token=keys.admin,
+                worker_token=keys.worker,
+                pid=os.getpid(),
+                data=str(options.data),
+                embedded=options.embedded,
+            )
+            with _access_file(access, options.data / FILE_NAME if options.private else None) as path:
+                served = Serving(manager, keys, door, path)
+                if local_worker is None:
+                    yield served
+                else:
+                    async with _worker_here(manager, local_worker, testers) as (worker, work):
+                        served.has_worker(worker, work)
                         yield served
-                    else:
-                        async with _worker_here(manager, local_worker) as (worker, work):
-                            served.has_worker(worker, work)
-                            yield served
+
+
+@asynccontextmanager
+async def _managing(manager: Manager) -> AsyncIterator[Manager]:
+    with closing(manager):
+        yield manager
+
+
+@asynccontextmanager
+async def _testers() -> AsyncIterator[LateTesters]:
+    """What they have started is ended with them."""
+    testers = LateTesters()
+    try:
+        yield testers
+    finally:
+        await testers.close()
 
 
 def _allow_many_files() -> None:
@@ -282,7 +304,7 @@ async def _running(coroutine: Coroutine[Any, Any, None]) -> AsyncIterator[asynci
 
 @asynccontextmanager
 async def _worker_here(
-    manager: Manager, options: WorkerOptions
+    manager: Manager, options: WorkerOptions, testers: LateTesters
 ) -> AsyncIterator[tuple[Worker, "asyncio.Task[None]"]]:
     conversations: set[asyncio.Task[None]] = set()
 
@@ -291,7 +313,7 @@ async def _worker_here(
         conversations.add(task)
         task.add_done_callback(conversations.discard)
 
-    worker = await _worker(options, LocalDialer(accept))
+    worker = await _worker(options, LocalDialer(accept), testers)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(worker.run())
         try:
@@ -305,12 +327,13 @@ async def work(
 ) -> None:
     """Until drained, stopped or refused."""
     private_dir(options.dir)
-    worker = await _worker(options, WebSocketDialer(url, token))
-    on_worker(worker)
-    await worker.run()
+    async with _testers() as testers:
+        worker = await _worker(options, WebSocketDialer(url, token), testers)
+        on_worker(worker)
+        await worker.run()
 
 
-async def _worker(options: WorkerOptions, dialer: Dialer) -> Worker:
+async def _worker(options: WorkerOptions, dialer: Dialer, testers: LateTesters) -> Worker:
     """Raises UsageError if this node cannot give what the options say."""
     info = await asyncio.to_thread(describe, options)
     if info.gpus:
@@ -323,6 +346,7 @@ async def _worker(options: WorkerOptions, dialer: Dialer) -> Worker:
         rng=random.Random(),  # noqa: S311
         senses=NodeSenses(options.dir, Meter(options.dir).read, options.health_check),
         pressure=pressure_for(options, info.capacity, usable_cores(), usable_mem_bytes()),
+        testers=testers,
     )
 
 

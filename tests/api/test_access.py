@@ -57,6 +57,13 @@ MAY = {
     ("POST", "/v1/workers/{worker}/quarantine"): ADMINS,
     ("POST", "/v1/workers/{worker}/release"): ADMINS,
     ("POST", "/v1/workers/{worker}/tags"): ADMINS,
+    ("GET", "/v1/conditions"): USERS,
+    ("GET", "/v1/conditions/{condition}"): USERS,
+    ("POST", "/v1/conditions/{condition}/test"): USERS,
+    ("POST", "/v1/conditions/{condition}/release"): USERS,
+    ("POST", "/v1/conditions/{condition}/fail"): USERS,
+    ("POST", "/v1/conditions/{condition}/pause"): USERS,
+    ("POST", "/v1/conditions/{condition}/resume"): USERS,
     ("GET", "/v1/reservations"): USERS,
     ("POST", "/v1/reservations"): ADMINS,
     ("DELETE", "/v1/reservations/{reservation}"): ADMINS,
@@ -74,7 +81,14 @@ every_route = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{
 
 def _path(operation: Operation, job: int = 1) -> str:
     path = operation.path.format(
-        job=job, task=0, worker="nobody", token="nothing", queue="ada", key=f"t{job}.0", reservation=7
+        job=job,
+        task=0,
+        worker="nobody",
+        token="nothing",
+        queue="ada",
+        key=f"t{job}.0",
+        reservation=7,
+        condition=7,
     )
     query = "&".join(f"{p.name}={job}" for p in operation.parameters if p.required and p.where == "query")
     return f"{path}?{query}" if query else path

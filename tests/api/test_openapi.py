@@ -15,7 +15,7 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from schemathesis.specs.openapi.checks import positive_data_acceptance
+from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from tercel.manager.openapi import document
 from tercel.manager.routes import OPERATIONS, PUBLIC
@@ -107,7 +107,7 @@ SUBMISSION = {
         "function",
         "calls",
     ),
-    *("edges", "after", "queue", "max_fails", "retry_rules", "task_id_argument"),
+    *("edges", "after", "queue", "max_fails", "retry_rules", "block_on", "task_id_argument"),
 }
 BEYOND_A_SCHEMA = {
     "POST /v1/jobs": SUBMISSION,
@@ -119,16 +119,22 @@ BEYOND_A_SCHEMA = {
     "POST /v1/retry": {"select", "reason"},
     "POST /v1/hold": {"select", "reason"},
     "POST /v1/release": {"select", "reason"},
-    "POST /v1/revise": {"select", "reason", "gpus", "mem_growth", "resources", "where", "rank"},
+    "POST /v1/revise": {"select", "reason", "gpus", "mem_growth", "resources", "where", "rank", "block_on"},
+    "POST /v1/conditions/{condition}/release": {"count"},
+    "POST /v1/conditions/{condition}/fail": {"why"},
     "PUT /v1/queues/{queue}": {"queue", "reason", "weight"},
     "POST /v1/workers/{worker}/quarantine": {"reason"},
     "POST /v1/workers/{worker}/tags": {"add", "remove"},
     "POST /v1/reservations": {"queue", "user", "for_s", "where"},
     "POST /v1/tokens": {"user", "note"},
+    "GET /v1/snapshot": {"select"},
+    "POST /v1/restore": {"snapshot"},
 }
 """Fields with rules that a schema cannot tell: 9-0 is no range, a blank is no command, characters are not bytes."""
 WHOLE = re.compile(r"Expected `int( \| null)?`, got `float`")
 """To a schema 5.0 is a whole number."""
+NOT_PACKED = "the request is not msgpack"
+"""To a schema any bytes are."""
 
 
 @api.parametrize()
@@ -144,6 +150,8 @@ def test_every_operation_does_what_the_document_says(case: schemathesis.Case, se
     response = case.call(base_url=served.house.url, headers=headers, timeout=20)
     beyond = BEYOND_A_SCHEMA.get(case.operation.label, set())
     excluded = [positive_data_acceptance] if beyond else []
+    if any(value in ([], {}) for value in (case.query or {}).values()):
+        excluded.append(negative_data_rejection)  # of an empty list nothing is sent: what was wrong is lost
     case.validate_response(response, headers=headers, excluded_checks=excluded)
     if response.status_code >= 400:
         assert response.headers["content-type"] == ["application/problem+json"]
@@ -152,7 +160,9 @@ def test_every_operation_does_what_the_document_says(case: schemathesis.Case, se
         assert problem["status"] == response.status_code
         if beyond and response.status_code == 400 and case.meta and case.meta.generation.mode.is_positive:
             field = re.split(r"[.\[]", problem["field"])[0]
-            assert field in beyond or WHOLE.search(problem["detail"]), problem
+            assert field in beyond or WHOLE.search(problem["detail"]) or NOT_PACKED in problem["detail"], (
+                problem
+            )
     if case.method == "POST":
         # What is unfinished would keep streams of events open.
         requests.post(f"{served.house.url}/v1/cancel", json={"select": ["all"]}, headers=headers, timeout=20)

@@ -10,6 +10,7 @@ A callable answer is given the request.
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from tercel.core.conditions import Place
 from tercel.core.model import Role
 from tercel.core.presence import WorkerState
 from tercel.core.states import TaskState
@@ -235,6 +237,37 @@ def job(id: int = 37, tasks: int = 10, **more: Any) -> api.JobView:
         "cwd": "/work",
     }
     return api.JobView(**(fields | more))
+
+
+def condition(id: int = 3, **more: Any) -> api.ConditionView:
+    now = time.time()
+    fields: dict[str, Any] = {
+        "id": id,
+        "owner": "ada",
+        "tester": "tcp:licence.lab:27000",
+        "place": Place.SITE,
+        "where": "lab1",
+        "policy": "every 1m for 2d",
+        "opened_at": now - 3600,
+        "tests": 60,
+        "tested_at": now - 7230,
+        "next_test_at": now + 10_830,
+        "gives_up_at": now + 174_600,
+        "note": "connection refused",
+        "next": "tested again in 3 h, given up in 2 d",
+        "paused": "",
+        "wave": 10,
+        "testing": False,
+        "tasks": 12,
+        "job_count": 2,
+        "jobs": [
+            api.ConditionJob(job=37, count=10, tasks="0-9"),
+            api.ConditionJob(job=38, count=2, tasks="4,7"),
+        ],
+        "closed_at": None,
+        "closed": "",
+    }
+    return api.ConditionView(**(fields | more))
 
 
 def attempt(**more: Any) -> api.AttemptView:

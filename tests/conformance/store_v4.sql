@@ -143,6 +143,8 @@ CREATE TABLE queue (
         row BLOB NOT NULL  -- msgpack of QueueRow
     );
 CREATE TABLE reservation (id INTEGER PRIMARY KEY, row BLOB NOT NULL);
+CREATE TABLE restored (id TEXT PRIMARY KEY, row BLOB NOT NULL);
+CREATE TABLE restoring (job INTEGER PRIMARY KEY);
 CREATE TABLE span (
         job INTEGER NOT NULL,
         first INTEGER NOT NULL,

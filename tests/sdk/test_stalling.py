@@ -39,6 +39,7 @@ class Told:
     ("counts", "told"),
     [
         ({1: Counts(ready=2)}, "tercel: job 1: waits for 1 GPU: 0 of 1 worker have it\n"),
+        ({1: Counts(blocked=2)}, "tercel: job 1: waits for 1 GPU: 0 of 1 worker have it\n"),
         ({1: Counts(running=1, ready=5)}, ""),
         ({}, ""),
     ],

@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from tercel.core.changes import TasksUnblocked
 from tercel.core.effects import Acknowledged, Welcomed
 from tercel.core.graph import Need
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job, LeaseBook
 from tercel.core.machine import Machine
 from tercel.core.model import Lease
+from tercel.core.policies import Policy
 from tercel.core.presence import Held
 from tercel.core.reports import End, Report
 from tercel.core.shares import Queue
@@ -341,8 +343,8 @@ def a_lost_attempt_closes_no_lease(patch: Patch) -> None:
 def the_table_lets_a_ready_task_be_lost_twice(patch: Patch) -> None:
     requeue = Machine._requeue
 
-    def twice(self: Machine, flight: Flight, event: TaskEvent) -> None:
-        requeue(self, flight, event)
+    def twice(self: Machine, flight: Flight, event: TaskEvent, again: bool = False) -> None:
+        requeue(self, flight, event, again)
         flight.lease.open -= 1
 
     patch.setattr(Machine, "_requeue", twice)
@@ -439,6 +441,56 @@ def tasks_under_way_are_booked_by_what_their_job_needs_now(patch: Patch) -> None
         release(self, flight)
 
     patch.setattr(Worker, "release", confused)
+
+
+# -- blocked instead of failed -----------------------------------------------------------------------------
+
+
+@mutant
+def an_outage_is_the_tasks_fault(patch: Patch) -> None:
+    patch.setattr("tercel.core.machine.rule_for", lambda *_: None)
+
+
+@mutant
+def blocked_tasks_are_ready_after_a_restart(patch: Patch) -> None:
+    init = Machine.__init__
+
+    def careless(self: Machine, settings: Any, loaded: Any, now: float) -> None:
+        jobs = [msgspec.structs.replace(live, blocked=[]) for live in loaded.jobs]
+        init(self, settings, msgspec.structs.replace(loaded, jobs=jobs), now)
+
+    patch.setattr(Machine, "__init__", careless)
+
+
+@mutant
+def a_probe_that_is_lost_is_waited_for_for_ever(patch: Patch) -> None:
+    patch.setattr(Machine, "_ask_again", lambda *_: None)
+
+
+@mutant
+def what_was_let_go_is_not_put_in_line(patch: Patch) -> None:
+    patch.setattr(Machine, "_wait_again", lambda *_: None)
+
+
+@mutant
+def cancelled_tasks_go_on_waiting_for_their_condition(patch: Patch) -> None:
+    patch.setattr(Machine, "_leave_conditions", lambda *_: None)
+
+
+@mutant
+def conditions_are_given_up_at_once(patch: Patch) -> None:
+    patch.setattr(Policy, "is_over", lambda *_: True)
+
+
+@mutant
+def who_waits_for_what_is_not_made_durable(patch: Patch) -> None:
+    take = Machine.take
+
+    def forgetful(self: Machine) -> Any:
+        changes, effects = take(self)
+        return [change for change in changes if not isinstance(change, TasksUnblocked)], effects
+
+    patch.setattr(Machine, "take", forgetful)
 
 
 @pytest.mark.must("e")

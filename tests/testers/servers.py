@@ -21,7 +21,8 @@ Serve = Callable[[socket.socket], None]
 
 def hold(connection: socket.socket) -> None:
     """Accept, and say nothing until the other side closes."""
-    connection.recv(1)
+    while connection.recv(4096):
+        pass
 
 
 def say(data: bytes) -> Serve:

@@ -1,6 +1,8 @@
 """A tester that hangs, crashes, lies or floods harms its own condition only."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,3 +144,34 @@ async def test_closing_ends_its_processes_and_answers_who_waits() -> None:
     await testers.close()
     assert (await asking).note == "its tester was stopped"
     assert not any(map(is_running, pids))
+
+
+async def test_one_that_behaves_again_is_asked_with_the_others_again(
+    testers: Testers, tmp_path: Path
+) -> None:
+    line = f"block_unless {tmp_path}/mended"
+    assert not (await asks(testers, line)).cleared
+    (tmp_path / "mended").touch()
+    alone = await asks(testers, line)
+    crowd = await asks(testers, "ok x")
+    assert alone.cleared and crowd.note != f"x of {alone.note}", "it was asked alone"
+    assert f"x of {(await asks(testers, line)).note}" == crowd.note
+
+
+async def test_when_whoever_asks_is_killed_nothing_of_it_is_left(tmp_path: Path) -> None:
+    script = tmp_path / "asking.py"
+    script.write_text(
+        "import asyncio\n"
+        "from tercel.testers.registry import Testers\n"
+        "from tercel.testers.contract import Surroundings\n"
+        f"line = 'echo $PPID $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pids; sleep 3600'\n"
+        "asyncio.run(Testers().ask(f'command:{line}', Surroundings(limit_s=600.0)))\n"
+    )
+    asking = subprocess.Popen([sys.executable, str(script)])
+    try:
+        await becomes((tmp_path / "pids").exists, "the command runs")
+    finally:
+        asking.kill()
+        asking.wait()
+    for pid in map(int, (tmp_path / "pids").read_text().split()):
+        await becomes(lambda pid=pid: not is_running(pid), "it is ended")  # type: ignore[misc]

@@ -23,8 +23,12 @@ pytestmark = [pytest.mark.T(8), pytest.mark.must("d")]
 # -- very many at once --------------------------------------------------------------------------------------
 
 
-async def test_ten_thousand_are_asked_in_time_beside_five_hundred_that_hang(testers: Testers) -> None:
-    """The quick ones are answered although the others are still waited for."""
+async def test_ten_thousand_are_asked_in_time_beside_five_hundred_that_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The quick ones are answered while the others are still waited for, although those are more than all places there are."""
+    monkeypatch.setattr("tercel.testers.registry.resource.getrlimit", lambda _: (1024, 1024))
+    testers = Testers()
     with servers.listening() as silent:
         hanging = [f"http://127.0.0.1:{silent}/{number}" for number in range(500)]
         with servers.closed_port() as closed:
@@ -94,13 +98,26 @@ async def test_threads_that_hang_are_left_behind_and_counted() -> None:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(threads.call(of, released.wait), 0.01)
     assert threads.hanging == 3
-    with pytest.raises(TooManyHang, match="/a hangs: 2 earlier tests of it have not come back"):
+    with pytest.raises(TooManyHang, match="/a hangs: 2 earlier tests have not come back"):
         await threads.call("/a", released.is_set)
     with pytest.raises(TooManyHang, match="too many hang: 3 earlier tests"):
         await threads.call("/c", released.is_set)
     released.set()
     await becomes(lambda: threads.hanging == 0, "they come back")
     assert await threads.call("/a", released.is_set)
+
+
+async def test_a_call_that_is_slow_keeps_no_other_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tercel.testers.threads.QUICK_S", 0.01)
+    threads = Threads(running_most=1)
+    released = threading.Event()
+    slow = asyncio.ensure_future(threads.call("/a", released.wait))
+    await asyncio.sleep(0)
+    assert not await threads.call("/b", released.is_set)
+    assert threads.hanging == 1
+    released.set()
+    assert await slow
+    assert threads.hanging == 0
 
 
 async def test_a_file_system_that_hangs_is_not_cleared_and_others_are_asked(tmp_path: Path) -> None:
@@ -146,7 +163,7 @@ async def command(testers: Testers, line: str, limit_s: float = 60.0, **around: 
         ("kill -9 $$", Verdict(False, note="the command failed: ended by signal 9")),
         ("yes", Verdict(False, note="ended, for it wrote more than 16 MB")),
         ("cat", Verdict(True)),
-        ("head -c 2G /dev/zero > big", Verdict(False, note="the command failed: exit code 153")),
+        ("truncate -s 2G big", Verdict(False, note="File size limit exceeded")),
     ],
 )
 async def test_a_commands_exit_and_last_line_are_its_answer(

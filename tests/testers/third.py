@@ -61,6 +61,11 @@ class BadTester:
         Path(what).touch() if what else None
         time.sleep(3600)
 
+    async def block_unless(self, what: str) -> Verdict:
+        if not Path(what).exists():
+            time.sleep(3600)
+        return Verdict(True, note=str(os.getpid()))
+
     async def block_in_c(self, what: str) -> Verdict:
         ctypes.PyDLL(None).sleep(3600)  # with the interpreter's lock
 

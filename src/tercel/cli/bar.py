@@ -1,6 +1,7 @@
 """The progress bar on a terminal. Loaded only where one is shown: rich is the slowest import of all."""
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -33,8 +34,11 @@ class Bar:
         self._task = self._progress.add_task("", total=None, others="")
         self._shown = False
 
-    def draw(self, counts: Counts) -> None:
+    def draw(self, counts: Counts, note: str = "") -> None:
+        """`note`: what some wait for."""
         others = [f"{counts.running:,} running"]
+        if counts.blocked:
+            others.append(f"[magenta]{escape(note) or f'{counts.blocked:,} blocked'}[/magenta]")
         if counts.failed:
             others.append(f"[red]{counts.failed:,} failed[/red]")
         if counts.cancelled:

@@ -11,12 +11,16 @@ from tercel.cli.screen import Screen
 from tercel.cli.services import run_service
 from tercel.core.commands import parse_time
 from tercel.core.errors import UsageError
+from tercel.core.throttles import parse_rates
 from tercel.links.access import DEFAULT_PORT
 from tercel.links.places import data_dir, private_dir
 from tercel.manager.options import ManagerOptions
 from tercel.worker.options import WorkerOptions
 
 F = TypeVar("F", bound=Callable[..., object])
+
+SHORTEST_S = 60.0
+"""Between two snapshots by schedule."""
 
 _OPTIONS = (
     click.option(
@@ -50,6 +54,20 @@ _OPTIONS = (
         show_default=True,
         help="How often workers are heard at least; a link that misses three beats is given up.",
     ),
+    click.option(
+        "--snapshot-every",
+        default="1d",
+        metavar="TIME",
+        show_default=True,
+        help="How often unfinished jobs are put into a snapshot; `off`: never.",
+    ),
+    click.option(
+        "--throttle",
+        multiple=True,
+        metavar="RATE",
+        help="So many tasks at most: starts=10/2s in all, launches=8/2s on one node, releases=100/1s of one condition; or "
+        "`tapis`, its settings.  [default: none]",
+    ),
 )
 
 
@@ -59,13 +77,30 @@ def listen_options(function: F) -> F:
     return function
 
 
-def manager_options(host: str, port: int, data: Path | None, grace: str, heartbeat: str) -> ManagerOptions:
+def manager_options(
+    host: str,
+    port: int,
+    data: Path | None,
+    grace: str,
+    heartbeat: str,
+    snapshot_every: str,
+    throttle: tuple[str, ...],
+) -> ManagerOptions:
     directory = data_dir() if data is None else private_dir(data.absolute())
     heartbeat_s = parse_time(heartbeat, "heartbeat")
     if heartbeat_s <= 0:
         raise UsageError("--heartbeat must be longer than nothing", "heartbeat")
+    every_s = 0.0 if snapshot_every == "off" else parse_time(snapshot_every, "snapshot-every")
+    if every_s and every_s < SHORTEST_S:
+        raise UsageError(f"--snapshot-every is at least {SHORTEST_S:g} s, or off", "snapshot-every")
     return ManagerOptions(
-        data=directory, host=host, port=port, grace_s=parse_time(grace, "grace"), heartbeat_s=heartbeat_s
+        data=directory,
+        host=host,
+        port=port,
+        grace_s=parse_time(grace, "grace"),
+        heartbeat_s=heartbeat_s,
+        snapshot_every_s=every_s,
+        rates=parse_rates(throttle),
     )
 
 

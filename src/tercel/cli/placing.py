@@ -1,6 +1,7 @@
 """Where and how the tasks of a job run, for people."""
 
 from tercel.cli.words import cpus, duration, short, size
+from tercel.core.blocking import rule_text
 from tercel.core.model import Keep
 from tercel.wire.api import JobView, Submission
 
@@ -28,6 +29,7 @@ def placing_facts(job: JobView | Submission) -> list[tuple[str, str]]:
         ("container", job.container),
         ("sandbox", "" if job.sandbox is Keep.REMOVE else job.sandbox),
         ("cleanup", cleanup if job.cleanup else ""),
+        *(("blocked on", short(rule_text(rule), WIDTH)) for rule in job.block_on),
     ]
 
 

@@ -20,7 +20,7 @@ REDRAW_EVERY_S = 0.2
 class _Bar(Protocol):
     """See tercel.cli.bar, which is loaded only on a terminal."""
 
-    def draw(self, counts: Counts) -> None: ...
+    def draw(self, counts: Counts, note: str = "") -> None: ...
     def hide(self) -> None: ...
 
 
@@ -32,6 +32,8 @@ class Progress:
         self._counts: Counts | None = None
         self._bar: _Bar | None = None
         self._aside = 0
+        self.blocked_on = ""
+        """What tasks wait for, in words, while some do."""
         self._ticker: asyncio.Task[None] | None = None
         self._next_line_at = time.monotonic() + LINE_EVERY_S
 
@@ -76,5 +78,5 @@ class Progress:
         self._bar = make_bar()
         while True:
             if self._counts is not None and not self._aside:
-                self._bar.draw(self._counts)
+                self._bar.draw(self._counts, self.blocked_on)
             await asyncio.sleep(REDRAW_EVERY_S)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from tercel.cli.blockage import Blockage
 from tercel.cli.codes import INTERRUPTED, NO_READER, OK, TERMINATED
 from tercel.cli.flows import flow_of, say_failures_of, selector_of
 from tercel.cli.outputs import LiveTask, Outputs
@@ -75,6 +76,7 @@ class Run:
         self._jobs = ""
         """As a selector, once submitted."""
         self._cancelled = False
+        self._blockage = Blockage(served.client, screen)
 
     async def whole(self) -> None:
         began = time.monotonic()
@@ -106,7 +108,9 @@ class Run:
     async def mind(self, jobs: Sequence[int]) -> None:
         """What happens beside watching."""
         await asyncio.gather(
-            self._cancel_when_interrupted(), say_why_nothing_runs(self._client, self._screen, jobs)
+            self._cancel_when_interrupted(),
+            say_why_nothing_runs(self._client, self._screen, jobs),
+            self._blockage.mind(),
         )
 
     async def nobody_reads(self) -> None:
@@ -128,7 +132,8 @@ class Run:
     @property
     def _live(self) -> bool:
         """One task is shown while it runs; a second try of it would be shown on top of the first."""
-        once = self._order.tasks == 1 and not self._order.submission.retries
+        job = self._order.submission
+        once = self._order.tasks == 1 and not job.retries and not job.block_on
         return once and not self._screen.json and not self._label
 
     async def _attend(self, job: int) -> Counts:
@@ -138,6 +143,7 @@ class Run:
             await task.complete()
             return counts
         async with Progress(self._screen) as progress:
+            self._blockage.progress = progress
             outputs = Outputs(self._client, self._screen, progress, job, label=self._label)
             return await beside(self._watch(job, progress, outputs), outputs.pump(), patience_s=None)
 
@@ -153,6 +159,7 @@ class Run:
 
         async for event in self._client.watch([job], tasks=outputs is not None, on_lost=lost):
             counts = event.counts
+            self._blockage.heard(job, counts)
             if progress is not None:
                 progress.update(counts)
             if outputs is not None:
@@ -216,8 +223,10 @@ class FlowRun(Run):
         outputs: dict[int, Outputs] = {}
         try:
             async with Progress(self._screen) as progress, asyncio.TaskGroup() as pumps:
+                self._blockage.progress = progress
                 async for event in self._client.watch(jobs, tasks=True, on_lost=lost):
                     tally.heard(event)
+                    self._blockage.heard(event.job, event.counts)
                     progress.update(tally.total)
                     if event.job not in outputs:
                         shown = Outputs(self._client, self._screen, progress, event.job, label=self._label)

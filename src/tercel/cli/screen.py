@@ -21,6 +21,7 @@ _COLOURS = {
     "busy": "green",
     "finished": "green",
     "failed": "red",
+    "blocked": "magenta",
     "cancelled": "yellow",
     "draining": "yellow",
     "offline": "red",

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 
+from tercel.cli.blockage import Blockage
 from tercel.cli.codes import OK, TASK_FAILED
 from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen
@@ -39,29 +40,36 @@ async def wait_for(
     client: AsyncClient, screen: Screen, chosen: Sequence[Chosen]
 ) -> list[tuple[Chosen, Counts]]:
     """Wait until everything chosen has ended. Returns how, for each."""
-    minding = asyncio.create_task(say_why_nothing_runs(client, screen, [choice.job for choice in chosen]))
+    blockage = Blockage(client, screen)
+    minding = [
+        asyncio.create_task(say_why_nothing_runs(client, screen, [choice.job for choice in chosen])),
+        asyncio.create_task(blockage.mind()),
+    ]
     try:
-        return await _wait_for(client, screen, chosen)
+        return await _wait_for(client, screen, chosen, blockage)
     finally:
-        minding.cancel()
-        await asyncio.gather(minding, return_exceptions=True)
+        for task in minding:
+            task.cancel()
+        await asyncio.gather(*minding, return_exceptions=True)
 
 
 async def _wait_for(
-    client: AsyncClient, screen: Screen, chosen: Sequence[Chosen]
+    client: AsyncClient, screen: Screen, chosen: Sequence[Chosen], blockage: Blockage
 ) -> list[tuple[Chosen, Counts]]:
     results: list[tuple[Chosen, Counts]] = []
     whole = [choice for choice in chosen if choice.tasks is None]
     parts = [choice for choice in chosen if choice.tasks is not None]
     async with Progress(screen) as progress:
+        blockage.progress = progress
         tally = Tally()
         jobs = [choice.job for choice in whole]
         async for event in client.watch(jobs, on_lost=lost_manager(screen)):
             tally.heard(event)
+            blockage.heard(event.job, event.counts)
             progress.update(tally.total)
         results += [(choice, tally.latest[choice.job]) for choice in whole]
         for choice in parts:
-            results.append((choice, await _wait_for_tasks(client, screen, choice)))
+            results.append((choice, await _wait_for_tasks(client, screen, choice, blockage)))
     return results
 
 
@@ -115,12 +123,13 @@ def failure(task: TaskView) -> str:
     return ": ".join(part for part in parts if part)
 
 
-async def _wait_for_tasks(client: AsyncClient, screen: Screen, choice: Chosen) -> Counts:
+async def _wait_for_tasks(client: AsyncClient, screen: Screen, choice: Chosen, blockage: Blockage) -> Counts:
     assert choice.tasks is not None
     wanted = existing(await client.job(choice.job), choice.tasks)
     waiting = wanted.copy()
     async with aclosing(client.watch([choice.job], tasks=True, on_lost=lost_manager(screen))) as events:
         async for event in events:
+            blockage.heard(event.job, event.counts)
             waiting.difference_update(IntervalSet(event.ended))
             if not waiting:
                 break

@@ -52,7 +52,8 @@ def cpus(number: float) -> str:
 
 
 def total(counts: Counts) -> int:
-    return counts.waiting + counts.paused + counts.ready + counts.offered + counts.running + ended(counts)
+    resting = counts.waiting + counts.paused + counts.blocked + counts.ready
+    return resting + counts.offered + counts.running + ended(counts)
 
 
 def ended(counts: Counts) -> int:
@@ -64,6 +65,7 @@ def states(counts: Counts) -> str:
     named = {
         "waiting": counts.waiting,
         "paused": counts.paused,
+        "blocked": counts.blocked,
         "ready": counts.ready,
         "offered": counts.offered,
         "running": counts.running,

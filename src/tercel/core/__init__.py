@@ -46,7 +46,8 @@ booking     faults are booked, and workers at fault quarantined, tried and clear
 joining     workers come, go and come back
 ending      tasks are cancelled or run again
 testing     testers that ask the manager's own books
-recovery    conditions are tested, and what waits for them let go or given up
+waves       what waits for conditions is let go, or given up
+recovery    conditions are tested
 machine     events in; changes to commit and effects to perform out
 demands     what a job asks that nobody has, and who comes nearest
 explain     why a task is not running

@@ -30,7 +30,7 @@ NOTE_MOST = 500
 class Condition:
     """One that tasks wait for, or did a moment ago."""
 
-    __slots__ = ("count", "flows", "jobs", "out", "policy", "probe", "progress", "row", "wall_s")
+    __slots__ = ("count", "flows", "jobs", "out", "policy", "probe", "progress", "row", "steady", "wall_s")
 
     def __init__(self, row: ConditionRow) -> None:
         self.row = row
@@ -47,6 +47,8 @@ class Condition:
         """It has let tasks go, and none has come back since."""
         self.progress = False
         """One that was let go has ended otherwise."""
+        self.steady = False
+        """It serves some, only not so many: what it has room for is found out step by step."""
         self.wall_s = 0.0
         """How long attempts run before they meet the fault, recent ones counting most."""
 
@@ -60,7 +62,7 @@ class Blocked(Books):
         super().__init__(settings, loaded, now)
         self.conditions: dict[int, Condition] = {}
         """Those that tasks wait for."""
-        self._known: dict[str, Condition] = {}
+        self._known: dict[tuple[object, ...], Condition] = {}
         """By key: these, and those that were closed a moment ago."""
         self._at_worker: dict[str, dict[int, Condition]] = {}
         """Those that are tested at one worker, by that."""
@@ -90,7 +92,10 @@ class Blocked(Books):
         tasks = tasks.intersection(job.ready)
         job.ready.difference_update(tasks)
         self._wait_for(condition, job, tasks, now)
-        self.changes.append(Noted(job.id, tuple(tasks.ranges()), now, "blocked", "; ".join(fault.context)))
+        if at_once:  # else an attempt's record tells it
+            self.changes.append(
+                Noted(job.id, tuple(tasks.ranges()), now, "blocked", "; ".join(fault.context))
+            )
         self.effects.append(Progressed(job.id, [], []))
         return condition
 
@@ -200,15 +205,6 @@ class Blocked(Books):
         job.take_out(task)
         if was_blocked:
             self._leave_conditions(job, IntervalSet([(task, task)]), now, "an attempt came back")
-
-    def _came_through(self, job: Job, task: int) -> None:
-        """A task has ended. If a condition had let it go, that was to some avail."""
-        for condition, out in list(job.out.items()):
-            if task in out:
-                out.discard(task)
-                condition.progress = True
-                if not out:
-                    self._none_out(condition, job)
 
     def _none_out(self, condition: Condition, job: Job) -> None:
         del job.out[condition]

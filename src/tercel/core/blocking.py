@@ -78,17 +78,27 @@ def check_rules(rules: Iterable[BlockRule]) -> None:
         raise UsageError("one rule for `start` at most: a command can test several things", "block_on")
     for number, rule in enumerate(rules):
         try:
-            trigger_of(rule.on)
-            if rule.policy:
-                parse_policy(rule.policy)
-            if rule.at and rule.at not in (Place.MANAGER, Place.SITE, Place.WORKER):
-                raise UsageError(f"@{rule.at[:40]}: a tester runs @manager, @site or @worker")
-            if rule.at == Place.WORKER and trigger_of(rule.on).start:
-                raise UsageError("start @worker: nothing of it is at any worker before it starts")
-            if not 1 <= len(rule.tester) <= TESTER_MOST:
-                raise UsageError(f"a tester has 1 to {TESTER_MOST:,} characters")
+            check_rule(rule)
         except UsageError as error:
             raise UsageError(f"block_on[{number}]: {error}", "block_on") from None
+
+
+def check_rule(rule: BlockRule) -> None:
+    trigger = trigger_of(rule.on)
+    if rule.policy:
+        parse_policy(rule.policy)
+    if rule.at and rule.at not in tuple(Place):
+        raise UsageError(f"@{rule.at[:40]}: a tester runs @manager, @site or @worker")
+    if rule.at == Place.WORKER and trigger.start:
+        raise UsageError("start @worker: nothing of it is at any worker before it starts")
+    if not 1 <= len(rule.tester) <= TESTER_MOST:
+        raise UsageError(f"a tester has 1 to {TESTER_MOST:,} characters")
+
+
+def rule_text(rule: BlockRule) -> str:
+    """As people write it in one line."""
+    at = f" @{rule.at}" if rule.at and rule.at != Place.HERE else ""
+    return f"{rule.on} -> {rule.tester}{at}" + (f"; {rule.policy}" if rule.policy else "")
 
 
 @lru_cache(maxsize=1000)

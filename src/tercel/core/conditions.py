@@ -4,7 +4,6 @@ A *condition* is the outside fact: a tester (`tcp:licence.lab:27000`) with its p
 owner that wait for the same share one, and one probe watches it for all of them.
 """
 
-import hashlib
 from enum import StrEnum
 
 import msgspec
@@ -72,10 +71,10 @@ class ConditionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """How it ended."""
 
     @property
-    def key(self) -> str:
+    def key(self) -> tuple[object, ...]:
         """The same for all who wait for the same thing, as patiently: nobody is given up for another's impatience."""
-        parts = (self.owner, self.tester, self.place, self.where, self.own, self.policy, self.cwd)
-        return hashlib.sha256(repr((*parts, *sorted(self.env.items()))).encode()).hexdigest()
+        env = tuple(sorted(self.env.items())) if self.env else ()
+        return self.owner, self.tester, self.place, self.where, self.own, self.policy, self.cwd, env
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tercel.core.blocked import Condition
-from tercel.core.conditions import Place
+from tercel.core.conditions import EVERYWHERE, ConditionRow, Place
 from tercel.core.demands import why_nobody
 from tercel.core.graph import Need, edges_of
 from tercel.core.intervals import IntervalSet
@@ -203,20 +203,26 @@ def why_blocked(condition: Condition, now: float) -> str:
     row = condition.row
     seen = f", the last saw: {row.note}" if row.note else ""
     tests = f"{_count(row.tests, 'test')} so far{seen}" if row.tests or row.note else "not tested yet"
-    return f"blocked on {row.tester} (C{row.id}): {tests}; {_next_test(condition, now)}"
+    return f"blocked on {row.tester} (C{row.id}): {tests}; {what_next(condition, now)}"
 
 
-def _next_test(condition: Condition, now: float) -> str:
+def what_next(condition: Condition, now: float) -> str:
+    """When it is tested, and given up."""
     row = condition.row
     if row.paused:
         return f"{row.paused}; `tercel blocked resume C{row.id}` lets it be tested"
     if condition.probe:
         return "it is being tested"
-    if row.next_test_at <= now:
-        where = f"worker {row.where}" if row.place is Place.WORKER else f"a worker of site {row.where!r}"
-        return f"it is tested when {where} is connected"
+    if row.next_test_at <= now and row.place in (Place.SITE, Place.WORKER):
+        return f"it is tested when {_examiner(row)} is connected"
     left = duration(row.opened_at + condition.policy.patience_s - now)
     return f"tested again in {duration(row.next_test_at - now)}, given up in {left}"
+
+
+def _examiner(row: ConditionRow) -> str:
+    if row.place is Place.WORKER:
+        return f"worker {row.where}"
+    return "a worker" if row.where in ("", EVERYWHERE) else f"a worker of site {row.where!r}"
 
 
 def why_paused(job: Job) -> str:

@@ -14,6 +14,9 @@ and spend none of its retries.
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
+from tercel.core.adopting import Adopting
 from tercel.core.blocking import fault_of, rule_for
 from tercel.core.books import EPOCH_BITS
 from tercel.core.changes import (
@@ -30,7 +33,6 @@ from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Flight, Job
 from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, BlockRule, JobRow, JobSpec, QueueRow
-from tercel.core.recovery import Recovery
 from tercel.core.reports import Blame, End, Outcome, Report
 from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
@@ -42,7 +44,7 @@ MAX_GROWTHS = 10
 """Of one task: what needs ever more memory has a fault."""
 
 
-class Machine(Recovery):
+class Machine(Adopting):
     def round(self) -> None:
         """Offer what can be offered, take back what should be."""
         self._grow()
@@ -236,7 +238,7 @@ class Machine(Recovery):
             for told in (job.failures, job.growths, job.interruptions):
                 told.pop(task, None)
         if job.out:
-            self._came_through(job, task)
+            self._came_through(job, task, now)
         self.changes.append(Concluded(outcome))
         return True
 
@@ -274,8 +276,9 @@ class Machine(Recovery):
     ) -> None:
         """Something outside kept it from going on: its task waits for that. If it is not its task any more, that is no news."""
         job, task = flight.job, flight.task
-        outcome = Outcome(TaskState.BLOCKED, worker.id, now, report, Blame.OUTSIDE)
-        self.changes.append(AttemptLost(outcome))
+        note = f"{rule.on}: blocked on {rule.tester}" + (f"; {report.note}" if report.note else "")
+        told = msgspec.structs.replace(report, note=note)
+        self.changes.append(AttemptLost(Outcome(TaskState.BLOCKED, worker.id, now, told, Blame.OUTSIDE)))
         if job.flights.get(task) is not flight:
             self._forget_stray(flight)
             self._close(flight, again=True)
@@ -284,7 +287,7 @@ class Machine(Recovery):
         self._supersede(flight, again=True, now=now)
         job.rest(task)
         if task in job.ready:  # it is not held
-            fault = fault_of(job.row.spec, rule, worker.id, worker.info.site, (f"{rule.on} on {worker.id}",))
+            fault = fault_of(job.row.spec, rule, worker.id, worker.info.site)
             self._meet_fault(job, task, fault, report.wall_s, now)
 
     def _verdict(self, job: Job, task: int, report: Report) -> TaskEvent:

@@ -1,12 +1,11 @@
-"""Conditions are tested, and what waits for them is let go, or given up.
+"""Conditions are tested: one probe is under way for each, however many tasks wait for it.
 
-    due --probe--> not cleared --> due again, as the policy says --> given up: its tasks fail, with that reason
-                   cleared     --> a wave of tasks is let go; the next, larger, after another test
-    one that was let go meets the fault again --> those of its wave that have not begun come back; the next wave is smaller
+    due --probe--> cleared      --> see waves
+                   not cleared  --> due again, as the policy says
 
-A wave waits long enough that the one before it would have met the fault. One probe is under way per condition, however many
-wait for it. Tests at a site are asked of its workers in turn; those at a worker of that one. Where nobody can be asked, the
-condition is tested as soon as somebody can: that is no test, and nothing is given up for it before its time.
+Tests at a site are asked of its workers in turn; those at a worker of that one; some the manager asks itself, and some its own
+books. Where nobody can be asked, the condition is tested as soon as somebody can: that is no test, and nothing is given up for
+it meanwhile.
 """
 
 import heapq
@@ -16,31 +15,21 @@ import msgspec
 
 from tercel.core.accounts import Settings
 from tercel.core.blocked import NOTE_MOST, Condition
-from tercel.core.changes import Loaded, Noted, SpanConcluded
-from tercel.core.conditions import EVERYWHERE, ConditionRow, Fault, Place, Verdict
-from tercel.core.effects import Probe, Progressed
-from tercel.core.ending import forget_tries
-from tercel.core.intervals import IntervalSet
+from tercel.core.changes import Loaded
+from tercel.core.conditions import EVERYWHERE, ConditionRow, Place, Verdict
+from tercel.core.effects import Probe
 from tercel.core.ledger import Job
 from tercel.core.presence import Held, WorkerInfo
-from tercel.core.reports import End
-from tercel.core.sizes import duration
-from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.testing import verdict_here
-from tercel.core.throttles import Throttle
-from tercel.core.undoing import Undoing
-from tercel.core.waiting import named
+from tercel.core.waves import Waves
 from tercel.core.workers import Worker
 
-WAVE_MOST = 1_000_000
-WAVE_PAUSE_S, WAVE_PAUSE_MOST_S = 0.2, 60.0
-"""Between two waves: at least, and at most."""
 TEST_LIMIT_S, TEST_LIMIT_MOST_S = 10.0, 60.0
 ANSWER_GRACE_S = 30.0
 """A probe that is not answered so long after its limit is asked of another."""
 
 
-class Recovery(Undoing):
+class Recovery(Waves):
     def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
         super().__init__(settings, loaded, now)
         self._probes: dict[int, tuple[Condition, str]] = {}
@@ -48,7 +37,6 @@ class Recovery(Undoing):
         self._asked: dict[str, set[int]] = {}
         """... and by worker."""
         self._probe_number = loaded.epoch << 32
-        self._releases: Throttle[int] = Throttle(settings.rates.releases)
         self._answers: list[tuple[float, int]] = []
         """When which probe must have been answered."""
         self._unasked: dict[str, dict[int, Condition]] = {}
@@ -124,6 +112,11 @@ class Recovery(Undoing):
         if condition is not None:
             self._hear(condition, verdict, now)
 
+    def asked_of(self, number: int) -> str | None:
+        """Which worker is to answer this probe (empty: the manager itself); None: nobody is waited for (any more)."""
+        found = self._probes.get(number)
+        return found[1] if found is not None else None
+
     def _answered(self, number: int) -> Condition | None:
         """Whose probe it was, if that still waits for it. Or it will never be answered."""
         condition, worker = self._probes.pop(number, (None, ""))
@@ -147,25 +140,6 @@ class Recovery(Undoing):
             return
         condition.flows = False
         self._test_later(condition, now, max(self.pause_s(condition), verdict.not_before_s))
-
-    def _test_later(self, condition: Condition, now: float, pause_s: float) -> None:
-        """Or never again, if that was the last time."""
-        row = condition.row
-        if self._expire(condition, now):
-            return
-        end = row.opened_at + condition.policy.patience_s
-        self._set(condition, next_test_at=max(now, min(now + pause_s, end)))
-        self._await_test(condition)
-
-    def _expire(self, condition: Condition, now: float) -> bool:
-        row = condition.row
-        if not condition.policy.is_over(row.tests, row.opened_at, now):
-            return False
-        seen = f", the last time: {row.note}" if row.note else ""
-        self._give_up(
-            condition, f"gave up after {row.tests:,} tests in {duration(now - row.opened_at)}{seen}", now
-        )
-        return True
 
     # -- who tests ----------------------------------------------------------------------------------------
 
@@ -232,113 +206,6 @@ class Recovery(Undoing):
         super()._give_up_on(worker, now)
         for condition in list(self._at_worker.get(worker.id, {}).values()):
             self._release(condition, condition.count, f"worker {worker.id} is gone", now)
-
-    # -- waves --------------------------------------------------------------------------------------------
-
-    def _let_go(self, condition: Condition, room: int, now: float) -> None:
-        """It has cleared, for so many (0: for all): a wave of tasks goes on."""
-        wave = self.settings.fixed_wave or condition.row.wave
-        count = min(wave, room) if room else wave
-        count = min(count, self._releases.room(condition.id, now))
-        self._releases.take(condition.id, count, now)
-        condition.flows = True
-        if condition.count > count:
-            condition.row = msgspec.structs.replace(condition.row, wave=min(2 * wave, WAVE_MOST))
-        self._release(condition, count, "cleared", now)
-        if condition.id in self.conditions:
-            pause_s = min(WAVE_PAUSE_MOST_S, max(WAVE_PAUSE_S, 2 * condition.wall_s))
-            self._test_later(condition, now, pause_s)
-
-    def _release(self, condition: Condition, count: int, why: str, now: float) -> int:
-        """So many of its tasks are ready: the jobs take turns. Returns how many went."""
-        released = 0
-        while released < count and condition.jobs:
-            id, job = next(iter(condition.jobs.items()))
-            share = max(1, (count - released) // len(condition.jobs))
-            tasks = IntervalSet(job.blocks[condition].copy().take_first(share))
-            released += len(tasks)
-            self._unwait(condition, job, tasks)
-            if id in condition.jobs:  # to the end of the line
-                condition.jobs[id] = condition.jobs.pop(id)
-            self._go_on(condition, job, tasks, why, now)
-        self._close_if_empty(condition, why, now)
-        return released
-
-    def _go_on(self, condition: Condition, job: Job, tasks: IntervalSet, why: str, now: float) -> None:
-        if next_state(TaskState.BLOCKED, TaskEvent.UNBLOCK) is not TaskState.READY:
-            return
-        job.ready.update(tasks)
-        self._forgive_job(job)
-        job.out.setdefault(condition, IntervalSet()).update(tasks)
-        condition.out[job.id] = job
-        self.changes.append(
-            Noted(job.id, tuple(tasks.ranges()), now, "released", f"{condition.row.tester}: {why}")
-        )
-        self.effects.append(Progressed(job.id, [], []))
-        self._wait_again(job, tasks, now)
-
-    def _meet_fault(self, job: Job, task: int, fault: Fault, wall_s: float, now: float) -> None:
-        """A ready task has been tried, and met something outside that is broken."""
-        condition = self._block(job, IntervalSet([(task, task)]), fault, now)
-        condition.wall_s += (wall_s - condition.wall_s) * (1.0 if condition.count == 1 else 0.1)
-        if condition in job.out and task in job.out[condition]:
-            self._came_back(condition, job, task, now)
-
-    def _came_back(self, condition: Condition, job: Job, task: int, now: float) -> None:
-        """A task that was let go has met the fault again: it has not cleared after all."""
-        job.out[condition].discard(task)
-        if condition.flows:
-            condition.flows = False
-            row = condition.row
-            went = 1 + sum(len(one.out[condition]) for one in condition.out.values())
-            condition.row = msgspec.structs.replace(
-                row, wave=max(1, min(row.wave, went) // 4), tests=row.tests + 1
-            )
-            self._call_back(condition, now)
-            if not condition.probe:
-                self._test_later(condition, now, self.pause_s(condition))
-        if not job.out.get(condition, True):
-            self._none_out(condition, job)
-
-    def _call_back(self, condition: Condition, now: float) -> None:
-        """Those that it let go and that have not begun wait again: they would only meet the same."""
-        for job in list(condition.out.values()):
-            tasks = job.out[condition].intersection(job.ready)
-            if tasks:
-                job.ready.difference_update(tasks)
-                job.out[condition].difference_update(tasks)
-                self._wait_for(condition, job, tasks, now)
-                self.changes.append(
-                    Noted(
-                        job.id, tuple(tasks.ranges()), now, "blocked", f"{condition.row.tester}: broken again"
-                    )
-                )
-                self.effects.append(Progressed(job.id, [], []))
-                self.settle(job)
-            if not job.out[condition]:
-                self._none_out(condition, job)
-
-    # -- the end ------------------------------------------------------------------------------------------
-
-    def _give_up(self, condition: Condition, why: str, now: float) -> int:
-        """All that wait for it fail, by no fault of theirs. Returns how many."""
-        reason = f"blocked on {condition.row.tester}: {why}"
-        count = condition.count
-        for job in list(condition.jobs.values()):
-            tasks = job.blocks[condition].copy()
-            self._unwait(condition, job, tasks)
-            forget_tries(job, tasks)
-            job.failed.update(tasks)
-            for first, last in tasks.ranges():
-                self.changes.append(
-                    SpanConcluded(job.id, first, last, TaskState.FAILED, now, reason, End.BLOCKED)
-                )
-            self.effects.append(Progressed(job.id, named(tasks), []))
-            self._settle_or_end(job, now)
-            if job.minds_ends:
-                self._after_ends(job, tasks, now)
-        self._close_if_empty(condition, why, now)
-        return count
 
     # -- what people ask ----------------------------------------------------------------------------------
 

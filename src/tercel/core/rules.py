@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from tercel.core import blocking
 from tercel.core.changes import Edge
 from tercel.core.errors import UsageError
 from tercel.core.graph import check_edges
@@ -26,6 +27,8 @@ def check_rules(spec: JobSpec) -> None:
         raise UsageError(f"at most {MAX_RULES} rules for retries", "retry_rules")
     for number, rule in enumerate(spec.retry_rules):
         _check_retry_rule(f"retry_rules[{number}]", rule)
+    if spec.block_on:
+        blocking.check_rules(spec.block_on)
     match = _MAX_FAILS.fullmatch(spec.max_fails)
     if spec.max_fails and (match is None or (match[2] and float(match[2]) > 100)):
         raise UsageError(

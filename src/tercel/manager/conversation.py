@@ -26,6 +26,7 @@ from tercel.wire.messages import (
     Piece,
     Ping,
     Presence,
+    Probed,
     Refused,
     Reports,
     Returned,
@@ -195,6 +196,9 @@ class Conversation:
                     machine.on_cached(self.worker, kept, gone)
                 case Returned(attempts):
                     machine.on_returned(self.worker, attempts)
+                case Probed(number, verdict):
+                    if hearing.is_awaited(self.worker, machine.asked_of(number)):
+                        machine.on_tested(number, hearing.verdict(verdict), now)
                 case Segment(attempt, stream, number, data):
                     hearing.check_segment(message)
                     if machine.knows(self.worker, attempt):

@@ -193,7 +193,7 @@ async def _returned(call: Call, job: int, task: int) -> AsyncGenerator[bytes, No
 
 
 async def post_cancel(call: Call) -> web.Response:
-    return answer(Counted(count=await requests.cancel(call.manager, call.who, await call.body(Selection))))
+    return answer(await requests.cancel(call.manager, call.who, await call.body(Selection)))
 
 
 async def post_retry(call: Call) -> web.Response:

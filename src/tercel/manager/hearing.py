@@ -21,6 +21,7 @@ from tercel.core.commands import (
     MAX_SECONDS,
     MAX_VALUE_BYTES,
 )
+from tercel.core.conditions import Verdict
 from tercel.core.errors import PeerError, UsageError
 from tercel.core.model import MAX_MEM_BYTES, Needs
 from tercel.core.placement import MAX_TAGS, check_tags
@@ -158,6 +159,20 @@ def check_facts(facts: Facts) -> None:
     )
     if not possible:
         raise PeerError("measured what no machine has")
+
+
+def is_awaited(worker: str, asked: str | None) -> bool:
+    """Whether a verdict is the worker's to give. `asked`: who was to give it; None: it comes too late."""
+    if asked is not None and asked != worker:
+        raise PeerError("answers a test that somebody else was asked for")
+    return asked is not None
+
+
+def verdict(found: Verdict) -> Verdict:
+    # The comparisons are also false of what is not a number.
+    if not (0 <= found.room <= MAX_SIZE and 0.0 <= found.not_before_s <= MAX_SECONDS):
+        raise PeerError("found room for an impossible number of tasks, or asks for an impossible pause")
+    return Verdict(found.cleared, found.room, _legible(found.note), found.not_before_s)
 
 
 def check_cached(kept: list[tuple[str, int]], gone: list[str], known: Collection[str]) -> None:

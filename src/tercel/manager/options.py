@@ -4,6 +4,8 @@ from pathlib import Path
 
 import msgspec
 
+from tercel.core.throttles import Rates
+
 
 class ManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
@@ -19,3 +21,11 @@ class ManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Inside a `tercel run`, and gone with it."""
     private: bool = False
     """For the process that started it alone: its access file is in its own directory, where no client looks."""
+    rates: Rates = Rates()
+    """Throttles."""
+    snapshot_every_s: float = 0.0
+    """How often unfinished jobs are put into a snapshot; 0: never."""
+    snapshots_kept: int = 10
+    """Of those that it takes by itself, the last so many ..."""
+    snapshots_bytes: int = 4 * 2**30
+    """... if they are not larger together."""

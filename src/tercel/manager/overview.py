@@ -69,6 +69,7 @@ def status(manager: Manager, who: Identity) -> Status:
         counts=Counts(
             waiting=sum(c.waiting for c in each),
             paused=sum(c.paused for c in each),
+            blocked=sum(c.blocked for c in each),
             ready=sum(c.ready for c in each),
             offered=sum(c.offered for c in each),
             running=sum(c.running for c in each),

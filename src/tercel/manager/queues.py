@@ -46,7 +46,7 @@ def _view(manager: Manager, queue: Queue, *, usage: float, share: float, fair: f
         paused=row.paused,
         jobs=len(jobs),
         ready=sum(len(job.ready) for job in jobs),
-        waiting=sum(len(job.waiting) + len(job.paused) for job in jobs),
+        waiting=sum(len(job.waiting) + len(job.paused) + len(job.blocked) for job in jobs),
         running=queue.account.under_way,
         usage=usage,
         share=share,

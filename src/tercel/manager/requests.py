@@ -7,18 +7,20 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from tercel.core.blocking import check_rules
 from tercel.core.commands import check_numbers
 from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.model import JobRow, JobSpec
 from tercel.core.selectors import Selector, parse_selector
+from tercel.manager import blocking
 from tercel.manager.access import Identity
 from tercel.manager.finding import ended, find_job, pinned, standing
 from tercel.manager.inputs import restored
 from tercel.manager.service import Manager
 from tercel.stores.contract import needed_by
-from tercel.wire.api import Retry, Revision, Selection
+from tercel.wire.api import Counted, Retry, Revision, Selection
 
 MAX_SELECTORS = 1000
 MAX_REASON = 500
@@ -28,6 +30,9 @@ _REVISABLE = [name for name in Revision.__struct_fields__ if name not in Selecti
 JOBS_AT_ONCE = 1000
 """Read from the store, cancelled or retried before others get their turn."""
 
+SAFE_TASKS = 1000
+"""A job with more unfinished tasks is put into a snapshot before it is cancelled."""
+
 Chosen = tuple[int, IntervalSet | None]
 """A job, and of its tasks some, or None for all."""
 
@@ -35,12 +40,13 @@ Chosen = tuple[int, IntervalSet | None]
 # -- changes ----------------------------------------------------------------------------------------------
 
 
-async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
+async def cancel(manager: Manager, who: Identity, selection: Selection) -> Counted:
     """How many tasks ended by this."""
     chosen = await resolve(manager, who, selection)
     reason = f"cancelled by {who.user}" + (f": {selection.reason}" if selection.reason else "")
-    now = manager.clock()
     count = 0
+    note = await _keep_safe(manager, chosen, f"before it was {reason}")
+    now = manager.clock()
     async for id, tasks in _in_turns(chosen):
         job = manager.machine.jobs.get(id)
         if job is not None:
@@ -50,7 +56,14 @@ async def cancel(manager: Manager, who: Identity, selection: Selection) -> int:
                 wanted.difference_update(IntervalSet((task, task) for task in begun))
             count += manager.machine.on_cancel(job, wanted, reason, now)
     await saved(manager)
-    return count
+    return Counted(count=count, note=note)
+
+
+async def _keep_safe(manager: Manager, chosen: list[Chosen], why: str) -> str:
+    """Whole jobs with so much left that somebody may want them back."""
+    jobs = [manager.machine.jobs.get(id) for id, tasks in chosen if tasks is None]
+    large = [job.id for job in jobs if job is not None and job.task_count - job.ended_count > SAFE_TASKS]
+    return await manager.safety_snapshot(large, why) if large else ""
 
 
 async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
@@ -123,6 +136,10 @@ async def release(manager: Manager, who: Identity, selection: Selection) -> int:
 
 async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
     """How many unfinished jobs are changed by this."""
+    if wish.block_on is not None:
+        check_rules(wish.block_on)
+        rules = await blocking.settled(manager.examiners, who, tuple(wish.block_on))
+        wish = msgspec.structs.replace(wish, block_on=list(rules))
     _revised(JobSpec(), wish)
     chosen = await resolve(manager, who, wish)
     jobs = [job for id, _ in chosen if (job := manager.machine.jobs.get(id)) is not None]
@@ -158,6 +175,8 @@ def _revised(spec: JobSpec, wish: Revision) -> JobSpec:
         return spec
     if "requires" in fields:
         fields["requires"] = tuple(dict.fromkeys(fields["requires"]))
+    if "block_on" in fields:
+        fields["block_on"] = tuple(fields["block_on"])
     spec = msgspec.structs.replace(spec, **fields)
     check_numbers(spec)
     return spec
@@ -171,9 +190,9 @@ async def _in_turns(chosen: list[Chosen]) -> AsyncIterator[Chosen]:
             await asyncio.sleep(0)
 
 
-def check_reason(reason: str) -> None:
+def check_reason(reason: str, field: str = "reason") -> None:
     if len(reason) > MAX_REASON or not reason.isprintable():
-        raise UsageError(f"a reason has at most {MAX_REASON} printable characters", "reason")
+        raise UsageError(f"a reason has at most {MAX_REASON} printable characters", field)
 
 
 async def saved(manager: Manager) -> None:

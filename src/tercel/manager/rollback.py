@@ -9,6 +9,8 @@ it is looked at again.
 import asyncio
 from collections.abc import Collection, Sequence
 
+import msgspec
+
 from tercel.core.changes import OutputsDropped
 from tercel.core.errors import Forbidden, PassingFault, UsageError
 from tercel.core.intervals import IntervalSet, Range
@@ -114,14 +116,19 @@ async def _look_and_apply(
             f"{', '.join(_in_the_way(plan))} under way: cancel that first, or roll back with force, which cancels it",
             "force",
         )
+    note = (
+        await manager.safety_snapshot(plan.parts, f"before it was rolled back by {who.user}")
+        if plan.parts
+        else ""
+    )
     # From here on nobody else has a turn, until all of it is done.
     if any(_needs_any(job, behind) for id, job in machine.jobs.items() if id > newest):
         return None
     if machine.plan_rollback(wanted, behind, only=asked.only) != plan:
         return None
-    now, note = manager.clock(), by(who, asked.reason)
+    now, who_why = manager.clock(), by(who, asked.reason)
     for id, tasks in plan.in_the_way.items():
-        machine.on_cancel(machine.jobs[id], tasks, f"cancelled {note}, to be rolled back", now)
+        machine.on_cancel(machine.jobs[id], tasks, f"cancelled {who_why}, to be rolled back", now)
         wanted.setdefault(id, IntervalSet()).update(tasks)
     undone = machine.plan_rollback(wanted, behind, only=asked.only) if plan.in_the_way else plan
     dropped = tuple(attempt for found in half_done.values() for attempt, _ in found)
@@ -129,11 +136,11 @@ async def _look_and_apply(
         machine.changes.append(OutputsDropped(dropped))
     resumed = [id for id in undone.parts if id not in machine.jobs]
     told = _told(manager, asked, undone, half_done, _in_the_way(plan))
-    machine.on_rollback(undone, behind, f"to {told.to} {note}", now)
+    machine.on_rollback(undone, behind, f"to {told.to} {who_why}", now)
     for id in resumed:
         if (job := machine.jobs.get(id)) is not None:
             machine.set_inputs(job, restored(job, manager.store))
-    return told
+    return msgspec.structs.replace(told, note=note)
 
 
 def _wanted(

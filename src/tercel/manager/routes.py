@@ -7,6 +7,8 @@ from tercel.manager.calls import MSGPACK
 from tercel.manager.openapi import MAX_NUMBER, TASKS, Operation, Parameter
 from tercel.manager.routes_history import HISTORY_ROUTES
 from tercel.manager.routes_pool import POOL_ROUTES
+from tercel.manager.routes_recovery import RECOVERY_ROUTES
+from tercel.manager.routes_snapshots import SNAPSHOT_ROUTES
 from tercel.manager.routing import ASKED, CHANGED, FOUND, SENT, USERS, Route, change, look
 from tercel.wire.api import (
     Explanation,
@@ -213,7 +215,9 @@ _ROUTES: list[Route] = [
         handlers.get_events,
     ),
     *HISTORY_ROUTES,
+    *RECOVERY_ROUTES,
     *POOL_ROUTES,
+    *SNAPSHOT_ROUTES,
 ]
 
 PUBLIC = [

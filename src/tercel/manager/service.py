@@ -12,14 +12,16 @@ until it is.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import msgspec
 
 from tercel.core.accounts import Settings
+from tercel.core.blocking import program_of
 from tercel.core.changes import Change, JobAdded, Loaded
+from tercel.core.conditions import Verdict
 from tercel.core.effects import (
     Acknowledged,
     Drained,
@@ -27,6 +29,7 @@ from tercel.core.effects import (
     Ended,
     JobDone,
     Offered,
+    Probe,
     Progressed,
     Recalled,
     Revised,
@@ -40,8 +43,11 @@ from tercel.manager.events import Hub
 from tercel.manager.frames import offers
 from tercel.manager.inputs import inputs_of, restored
 from tercel.manager.options import ManagerOptions
+from tercel.manager.probing import Examiners, Probing
+from tercel.manager.snapshots import Snapshots
 from tercel.manager.values import Uploads, named
 from tercel.stores.contract import Store
+from tercel.stores.snapshot.placing import new_ids
 from tercel.wire.messages import Ack, Brief, Cancel, Drain, Forget, FromManager, TakeBack, Welcome
 
 log = logging.getLogger("tercel.manager")
@@ -69,16 +75,25 @@ class _Arrival(msgspec.Struct):
 
 class Manager:
     def __init__(
-        self, options: ManagerOptions, store: Store, loaded: Loaded, clock: Callable[[], float] = time.time
+        self,
+        options: ManagerOptions,
+        store: Store,
+        loaded: Loaded,
+        examiners: Examiners,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.options = options
         self.store = store
         self.clock = clock
         self.started_at = clock()
-        self.machine = Machine(Settings(grace_s=options.grace_s), loaded, self.started_at)
+        self.machine = Machine(
+            Settings(grace_s=options.grace_s, rates=options.rates), loaded, self.started_at
+        )
         for job in list(self.machine.jobs.values()):
             self.machine.set_inputs(job, restored(job, store))
         self.hub = Hub()
+        self.examiners = examiners
+        self._probing = Probing(examiners, self._send, self._tested)
         self.keys_under_way: dict[tuple[str, str], asyncio.Future[list[JobRow]]] = {}
         """Submissions (owner and key) that are on their way to the disk."""
         self.reopening = asyncio.Lock()
@@ -86,6 +101,7 @@ class Manager:
         self.removing: set[int] = set()
         """Ended jobs that are being removed: nobody may begin to need them."""
         self.uploads = Uploads()
+        self.snapshots = Snapshots(self)
         self._next_job = loaded.next_job
         self._arrivals: list[_Arrival] = []
         self._conversations: dict[str, Conversation] = {}
@@ -117,6 +133,12 @@ class Manager:
         id = self._next_job
         self._next_job += 1
         return id
+
+    def take_job_ids(self, wanted: Collection[int]) -> dict[int, int]:
+        """Numbers for jobs that have some already, elsewhere: the same, if none of them was ever given out here."""
+        ids = new_ids(wanted, self._next_job)
+        self._next_job = max(self._next_job, max(ids.values(), default=0) + 1)
+        return ids
 
     async def add(self, added: list[JobAdded]) -> None:
         """Make jobs durable, then known, all or none. Raises StoreFull or PassingFault and leaves no trace if it cannot."""
@@ -169,6 +191,10 @@ class Manager:
                 return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
         return await asyncio.shield(asyncio.ensure_future(done()))
+
+    async def safety_snapshot(self, jobs: Iterable[int], why: str) -> str:
+        """Before something is done to jobs that cannot be undone. Returns what to tell of it: see `Snapshots.before`."""
+        return await self.snapshots.before(jobs, why)
 
     async def not_swamped(self) -> None:
         """Waits while far more has happened than the disk has taken."""
@@ -276,6 +302,7 @@ class Manager:
 
     def close(self) -> None:
         """After `run` was cancelled: what is not saved was not acknowledged either, and comes again."""
+        self._probing.close()
         self._disk.shutdown(wait=True)
         self.store.close()
 
@@ -312,6 +339,12 @@ class Manager:
                 self._send(worker, Drain())
             case Revised(job):
                 self._brief_anew(job)
+            case Probe():
+                self._probing.perform(effect)
+
+    def _tested(self, number: int, verdict: Verdict) -> None:
+        self.machine.on_tested(number, verdict, self.clock())
+        self.wake()
 
     def _welcome(self, worker: str, drop: list[int], hello: int) -> None:
         """Only on the link whose Hello this answers: two may have waited for one commit."""
@@ -335,7 +368,7 @@ class Manager:
         if lease.worker not in briefed:
             briefed.add(lease.worker)
             conversation.briefed.add(lease.job)
-            conversation.post(Brief(lease.job, job.row.spec.program, job.needs))
+            conversation.post(Brief(lease.job, program_of(job.row.spec), job.needs))
         lines = None
         if job.row.has_lines:
             lines = self.store.lines(lease.job, lease.first, lease.last)

@@ -17,6 +17,7 @@ from tercel.core.errors import NotFound, UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import After, JobRow, JobSpec, Role
 from tercel.core.rules import check_rules, edges_of
+from tercel.manager import blocking
 from tercel.manager.access import Identity
 from tercel.manager.finding import find_job, pinned
 from tercel.manager.service import Manager
@@ -41,7 +42,7 @@ class _Draft(msgspec.Struct):
 
 async def submit(manager: Manager, who: Identity, submission: Submission) -> Submitted:
     who.require(Role.USER, Role.ADMIN)
-    (submitted,) = await _submit(manager, who, await _checked([submission]), submission.key)
+    (submitted,) = await _submit(manager, who, await _checked(manager, who, [submission]), submission.key)
     return submitted
 
 
@@ -57,7 +58,7 @@ async def submit_flow(manager: Manager, who: Identity, flow: Flow) -> FlowSubmit
     jobs = flow.jobs
     if flow.key:
         jobs = [msgspec.structs.replace(job, key=_key_of(flow.key, at)) for at, job in enumerate(jobs)]
-    drafts = await _checked(jobs, of_flow=True)
+    drafts = await _checked(manager, who, jobs, of_flow=True)
     key = _key_of(flow.key, 0) if flow.key else ""
     return FlowSubmitted(jobs=await _submit(manager, who, drafts, key, of_flow=True))
 
@@ -113,12 +114,32 @@ def _earlier(manager: Manager, who: Identity, drafts: list[_Draft]) -> list[Subm
 # -- checking ---------------------------------------------------------------------------------------------
 
 
-async def _checked(submissions: Sequence[Submission], of_flow: bool = False) -> list[_Draft]:
+async def _checked(
+    manager: Manager, who: Identity, submissions: Sequence[Submission], of_flow: bool = False
+) -> list[_Draft]:
     if any(one.rank for one in submissions):
         await asyncio.to_thread(assign.prepare)
     if sum(map(_listed, submissions)) + len(submissions) > LINES_AT_ONCE:
-        return await asyncio.to_thread(_check_all, submissions, of_flow)
-    return _check_all(submissions, of_flow)
+        drafts = await asyncio.to_thread(_check_all, submissions, of_flow)
+    else:
+        drafts = _check_all(submissions, of_flow)
+    await _settle_rules(manager, who, drafts, of_flow)
+    return drafts
+
+
+async def _settle_rules(manager: Manager, who: Identity, drafts: list[_Draft], of_flow: bool) -> None:
+    """What jobs are blocked on, as its testers write it."""
+    settled = await blocking.settled_all(
+        manager.examiners, who, (draft.submission.block_on for draft in drafts if draft.submission.block_on)
+    )
+    for number, draft in enumerate(drafts):
+        if not draft.submission.block_on:
+            continue
+        with _placed(draft.submission, number, of_flow):
+            rules = settled[draft.submission.block_on]
+            if isinstance(rules, UsageError):
+                raise rules
+            draft.submission = msgspec.structs.replace(draft.submission, block_on=rules)
 
 
 def _check_all(submissions: Sequence[Submission], of_flow: bool) -> list[_Draft]:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tercel.core.blame import blame_of
-from tercel.core.explain import why_paused, why_ready, why_under_way, why_waiting
+from tercel.core.blocked import Condition
+from tercel.core.blocking import hint
+from tercel.core.explain import why_blocked, why_paused, why_ready, why_under_way, why_waiting
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job
 from tercel.core.model import JobRow, JobSpec
@@ -42,6 +44,7 @@ def counts(row: JobRow, job: Job | None) -> Counts:
     return Counts(
         waiting=len(job.waiting),
         paused=len(job.paused),
+        blocked=len(job.blocked),
         ready=len(job.ready),
         offered=len(job.flights) - job.running,
         running=job.running,
@@ -96,6 +99,7 @@ def job_view(manager: Manager, row: JobRow, *, listed: bool = False) -> JobView:
         cleanup=spec.cleanup,
         cleanup_limit_s=spec.cleanup_limit_s,
         warn_signal=spec.warn_signal,
+        block_on=[] if listed else list(spec.block_on),
     )
 
 
@@ -214,11 +218,12 @@ def _members(manager: Manager, row: JobRow, job: Job | None, states: Sequence[Ta
             )
         elif job is None:
             continue
-        elif state in (TaskState.READY, TaskState.WAITING, TaskState.PAUSED):
+        elif state in (TaskState.READY, TaskState.WAITING, TaskState.PAUSED, TaskState.BLOCKED):
             found = {
                 TaskState.READY: job.ready,
                 TaskState.WAITING: job.waiting,
                 TaskState.PAUSED: job.paused,
+                TaskState.BLOCKED: job.blocked,
             }[state]
         else:
             found = IntervalSet((t, t) for t in sorted(job.flights) if job.flights[t].state is state)
@@ -245,22 +250,15 @@ async def task_view(manager: Manager, row: JobRow, task: int) -> TaskView | None
     flight = job.flights.get(task) if job is not None else None
     # One that was given up as lost may be back: it has not ended.
     history = [_attempt_view(o) for o in tried if flight is None or o.report.attempt != flight.attempt]
-    return TaskView(
-        id=view.id,
-        job=view.job,
-        task=view.task,
-        state=view.state,
-        worker=view.worker,
-        exit_code=view.exit_code,
-        why=view.why,
-        attempts=history + view.attempts,
-        point=view.point,
-    )
+    return replace(view, attempts=history + view.attempts)
 
 
 def _open_view(manager: Manager, job: Job, task: int, state: TaskState, waiting: str, now: float) -> TaskView:
     flight = job.flights.get(task)
-    if flight is not None:
+    condition = _condition_of(job, task) if state is TaskState.BLOCKED else None
+    if condition is not None:
+        why = why_blocked(condition, now)
+    elif flight is not None:
         why = why_under_way(flight, now)
     elif state in TERMINAL:
         why = "its record waits to be saved"
@@ -278,7 +276,12 @@ def _open_view(manager: Manager, job: Job, task: int, state: TaskState, waiting:
         state=state,
         worker=flight.worker.id if flight is not None else "",
         why=why,
+        condition=condition.id if condition is not None else None,
     )
+
+
+def _condition_of(job: Job, task: int) -> Condition | None:
+    return next((condition for condition, tasks in job.blocks.items() if task in tasks), None)
 
 
 def _ended_view(job: int, outcome: Outcome, texts: tuple[str, str] | None) -> TaskView:
@@ -295,6 +298,7 @@ def _ended_view(job: int, outcome: Outcome, texts: tuple[str, str] | None) -> Ta
         attempts=[_attempt_view(outcome)] if report.attempt else [],
         stdout=out,
         stderr=err,
+        hint=hint(report) if outcome.state is TaskState.FAILED and report.attempt else "",
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 
 import msgspec
 
+from tercel.core.model import BlockRule
 from tercel.core.states import TaskState
 from tercel.sdk.answers import Query, decode, target, unpack
 from tercel.sdk.connection import Connection
@@ -115,6 +116,7 @@ class AsksJobs(Connection):
         requires: Iterable[str] | None = None,
         where: str | None = None,
         rank: str | None = None,
+        block_on: Iterable[BlockRule] | None = None,
     ) -> api.Counted:
         """Change what unfinished jobs ask for; None stays as it is. The count is of jobs."""
         wish = api.Revision(
@@ -128,6 +130,7 @@ class AsksJobs(Connection):
             requires=None if requires is None else list(requires),
             where=where,
             rank=rank,
+            block_on=None if block_on is None else list(block_on),
         )
         return await self._ask("POST", "/revise", api.Counted, body=wish)
 

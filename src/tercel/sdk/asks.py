@@ -23,6 +23,8 @@ class Asks(TypedDict, total=False):
     cleanup: str
     cleanup_limit: str | float
     warn_signal: str
+    block_on: str | Sequence[str | Mapping[str, str]]
+    """"exit:75 -> tcp:licence.lab:27000", or {"on": "exit:75", "tester": "tcp:licence.lab:27000"}."""
 
 
 NAMES = frozenset(Asks.__annotations__)

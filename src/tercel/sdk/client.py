@@ -18,13 +18,15 @@ from tercel.sdk.asking_events import AsksEvents
 from tercel.sdk.asking_history import AsksHistory
 from tercel.sdk.asking_jobs import AsksJobs
 from tercel.sdk.asking_pool import AsksPool
+from tercel.sdk.asking_recovery import AsksRecovery
+from tercel.sdk.asking_snapshots import AsksSnapshots
 from tercel.sdk.asks import Asks
 from tercel.sdk.jobs import AsyncJob, command_submission
 
 R = TypeVar("R")
 
 
-class AsyncClient(AsksJobs, AsksEvents, AsksHistory, AsksPool):
+class AsyncClient(AsksJobs, AsksEvents, AsksHistory, AsksRecovery, AsksPool, AsksSnapshots):
     """Speaks to one manager from one event loop. Calls may run at the same time."""
 
     async def submit_command(

@@ -10,7 +10,7 @@ break them, and are never repeated.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -68,19 +68,28 @@ class Connection:
         _notice_a_vanished_peer(writer)
         return cls(url, reader, writer)
 
-    async def send(self, request: h11.Request, body: bytes) -> h11.Response:
+    async def send(
+        self, request: h11.Request, body: bytes, silence_s: float | None = ANSWER_TIMEOUT_S
+    ) -> h11.Response:
         """Send a request and return the head of its answer."""
+        return await self.send_pieces(request, [body] if body else [], silence_s)
+
+    async def send_pieces(
+        self, request: h11.Request, pieces: Iterable[bytes], silence_s: float | None
+    ) -> h11.Response:
+        """As `send`; no more of the body is in memory than is on its way."""
         self._write(self._http.send(request))
-        if body:
-            self._write(self._http.send(h11.Data(data=body)))
-        self._write(self._http.send(h11.EndOfMessage()))
         try:
+            for piece in pieces:
+                self._write(self._http.send(h11.Data(data=piece)))
+                await self._writer.drain()
+            self._write(self._http.send(h11.EndOfMessage()))
             await self._writer.drain()
         except ConnectionError:
             pass  # it may have refused early: then the answer is there to read
-        event = await self._next(ANSWER_TIMEOUT_S)
+        event = await self._next(silence_s)
         while isinstance(event, h11.InformationalResponse):
-            event = await self._next(ANSWER_TIMEOUT_S)
+            event = await self._next(silence_s)
         if not isinstance(event, h11.Response):
             raise Broken(f"the manager at {self._url} closed the connection without an answer")
         return event
@@ -187,13 +196,28 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self, target: str, silence_s: float | None
+        self, target: str, silence_s: float | None, head_s: float | None = ANSWER_TIMEOUT_S
     ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-        """(status, body as it arrives), over a connection of its own."""
+        """(status, body as it arrives), over a connection of its own. The answer begins within `head_s`."""
         connection = await Connection.open(self.url)
         try:
-            head = await connection.send(self._request("GET", target, b"", ""), b"")
+            head = await connection.send(self._request("GET", target, b"", ""), b"", head_s)
             yield head.status_code, connection.chunks(silence_s)
+        finally:
+            connection.close()
+
+    async def upload(self, target: str, size_bytes: int, pieces: Iterable[bytes]) -> Answer:
+        """POST what is too large for memory, over a connection of its own, and wait for as long as it takes."""
+        connection = await Connection.open(self.url)
+        try:
+            headers = [
+                *self._headers,
+                ("Content-Type", "application/octet-stream"),
+                ("Content-Length", str(size_bytes)),
+            ]
+            request = h11.Request(method="POST", target=self._prefix + target, headers=headers)
+            head = await connection.send_pieces(request, pieces, None)
+            return Answer(head.status_code, b"".join([chunk async for chunk in connection.chunks(None)]))
         finally:
             connection.close()
 

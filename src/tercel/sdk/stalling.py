@@ -36,6 +36,6 @@ async def _why(client: AsyncClient, jobs: Sequence[int]) -> str:
         counts = (await client.job(job)).counts
         if counts.running or counts.offered:
             return ""
-        if counts.ready and not waiting:
+        if (counts.ready or counts.blocked) and not waiting:
             waiting = job
     return f"job {waiting}: {(await client.explain(str(waiting))).summary}" if waiting else ""

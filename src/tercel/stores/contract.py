@@ -24,6 +24,7 @@ from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow
 from tercel.core.reports import End, Outcome, Report
 from tercel.core.states import TaskState
+from tercel.stores.snapshot.contract import SnapshotStore
 from tercel.wire.api import ValueRow
 
 
@@ -64,7 +65,7 @@ class Compacted(msgspec.Struct, frozen=True):
     """Where to go on; None: all was looked at."""
 
 
-class Store(Protocol):
+class Store(SnapshotStore, Protocol):
     def load(self) -> Loaded:
         """Start a new epoch, durably, and return all that is unfinished."""
 

@@ -61,8 +61,9 @@ async def resolve(host: str, threads: Threads = LOOKUPS) -> list[str]:
     """The addresses of a name. OSError if it has none."""
     with contextlib.suppress(ValueError):
         return [str(ipaddress.ip_address(host))]
+    domain = ".".join(host.split(".")[-2:])
     found = await threads.call(
-        f"the look-up of {host}", socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM
+        f"looking up names in {domain}", socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM
     )
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 

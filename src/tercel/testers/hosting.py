@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
@@ -52,6 +53,7 @@ START_PAUSE_S = 10.0
 """Before one that could not be started is tried again."""
 SILENT_BEATS = 4
 """A host that was not heard for so many beats, while it was asked something, hangs."""
+KILL_MOST_S = 2.0
 IDLE_BEATS = 1200
 """One that was asked nothing for so many ends, to give its memory back."""
 LOST_MOST = 32
@@ -208,9 +210,12 @@ class _Process:
 
     async def _end(self, why: str, is_planned: bool) -> None:
         culprit = self._board.read()
-        signal_all([self._process.pid], signal.SIGSTOP)
-        signal_all([*descendants([self._process.pid]), self._process.pid], signal.SIGKILL)
-        await self._process.wait()
+        if self._process.returncode is None:  # or its number may be another's by now
+            signal_all([self._process.pid], signal.SIGSTOP)
+            signal_all([*descendants([self._process.pid]), self._process.pid], signal.SIGKILL)
+        with suppress(TimeoutError):  # one that hangs in the kernel is left behind
+            async with asyncio.timeout(KILL_MOST_S):
+                await self._process.wait()
         self._writer.transport.abort()
         self._board.close()
         self.why = why = why or f"ended its process ({self._how()})"
@@ -279,14 +284,14 @@ class Hosted:
             process = await self._start()
         try:
             answer = await process.ask(text, surroundings)
+            if not process.ended:
+                self._harmful.pop(text, None)
         finally:
             self._idle = [process for process in (process, *self._idle) if not process.ended]
             for spare in self._idle[1:]:
                 await spare.end("is not needed", is_planned=True)
         if not isinstance(answer, Verdict):
             return not_cleared(f"its tester {process.why}")
-        if not process.ended:
-            self._harmful.pop(text, None)
         return answer
 
     def note_harm(self, text: str) -> None:

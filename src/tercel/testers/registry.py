@@ -30,6 +30,7 @@ from tercel.testers.judging import judge
 from tercel.testers.lanes import Lanes
 from tercel.testers.ssh import SshAuthTester, SshTester
 from tercel.testers.tcp import DnsTester, TcpTester
+from tercel.testers.threads import Threads
 from tercel.testers.times import TimeTester
 from tercel.testers.verdicts import not_cleared, sound, why
 
@@ -75,6 +76,7 @@ class Testers:
         self._hosted: dict[str, tuple[Hosted, Lanes]] = {}
         self._found: tuple[dict[str, EntryPoint], list[str]] | None = None
         self._problems: dict[str, str] = {}
+        self._judges = Threads(hanging_most=32, each_most=8, running_most=4)
         self._judged = lru_cache(maxsize=1000)(self._judge_in_process)
 
     # -- what there is --------------------------------------------------------------------------------------
@@ -124,9 +126,10 @@ class Testers:
         return self._judged(kind, text)
 
     async def judge(self, tester_text: str) -> tuple[str, Place]:
-        """As `normalise`, without holding up anybody else of this process."""
+        """As `normalise`, without holding up anybody else of this process. PassingFault if too many are being judged."""
         if self._is_third_partys(tester_text):
-            return await asyncio.to_thread(self.normalise, tester_text)
+            kind = tester_text.strip().partition(":")[0].lower()
+            return await self._judges.call(f"judging {kind[:40]}", self.normalise, tester_text)
         return self.normalise(tester_text)
 
     def _is_third_partys(self, tester_text: str) -> bool:
@@ -163,7 +166,8 @@ class Testers:
 
     async def ask(self, tester_text: str, surroundings: Surroundings) -> Verdict:
         """Whether it is there again. Raises nothing (but CancelledError), and takes little longer than the limit."""
-        limit_s = min(max(surroundings.limit_s, 0.0), LIMIT_MOST_S)
+        limit_s = min(surroundings.limit_s, LIMIT_MOST_S) if surroundings.limit_s > 0 else 0.0
+        surroundings = msgspec.structs.replace(surroundings, limit_s=limit_s)
         kind, _, text = tester_text.partition(":")
         is_hosted = kind not in self._in_process
         try:

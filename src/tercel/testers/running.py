@@ -10,6 +10,7 @@ import ctypes
 import itertools
 import os
 import signal
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ PROCESSES_MOST = 200
 _LOOK_S = 0.2
 """Between two looks at what it takes."""
 _ROUNDS_MOST = 200
+_BLANK_S = 0.05
 _MARK = "TERCEL_PROBE"
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -30,6 +32,8 @@ _live: set[bytes] = set()
 """Marks of programs that run."""
 _roots: set[int] = set()
 """Programs whose end is waited for."""
+_blank: dict[int, float] = {}
+"""Children without any variable, and since when that was seen."""
 _starting = 0
 _reaps = False
 
@@ -121,36 +125,50 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     stopped: set[int] = set()
     for _ in range(_ROUNDS_MOST):
         root = [process.pid] if process.returncode is None else []
-        found = {*root, *descendants([process.pid]), *_strays()}
+        strays, unsure = _strays()
+        found = {*root, *descendants([process.pid]), *strays}
         if new := found - stopped:
             signal_all(new, signal.SIGSTOP)
             stopped |= new
             continue
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        if not found:
+        if not found and not unsure:
             break
         signal_all(found, signal.SIGKILL)
         await asyncio.sleep(0.002)
     await process.wait()
 
 
-def _strays() -> set[int]:
-    """What programs that have ended left behind. Those of them that have ended too are reaped."""
+def _strays() -> tuple[set[int], bool]:
+    """What programs that have ended left behind; and whether there may be more. Those that have ended too are reaped."""
     found: set[int] = set()
-    for pid in set(_children(os.getpid())) - _roots if _reaps else ():
+    unsure = False
+    own = set(_children(os.getpid())) - _roots if _reaps else set()
+    for pid in _blank.keys() - own:
+        del _blank[pid]
+    for pid in own:
         if _is_zombie(pid):
             if not _starting:  # or it may be one that was just started, whose end is waited for elsewhere
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-            continue
-        try:
-            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended, or is somebody else's
-        if _live.isdisjoint(variables):
+        elif (is_stray := _is_stray(pid)) is None:
+            unsure = True
+        elif is_stray:
             found |= {pid, *descendants([pid])}
-    return found
+    return found, unsure
+
+
+def _is_stray(pid: int) -> bool | None:
+    """None: it cannot be told yet. A process that is just becoming another program seems to have no variables at all."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False  # it has ended, or is somebody else's
+    if variables != [b""]:
+        return _live.isdisjoint(variables)
+    since = _blank.setdefault(pid, time.monotonic())
+    return None if _starting or time.monotonic() - since < _BLANK_S else True
 
 
 def _is_zombie(pid: int) -> bool:

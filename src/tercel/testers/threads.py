@@ -1,8 +1,8 @@
 """Calls that may never come back: names to look up, file systems whose server is gone.
 
-Each is made in a daemon thread, for nothing else can leave one behind. A thread that is abandoned counts until it comes back.
-There is a cap on those, and a smaller one for each file system (or name), so that a mount that hangs takes the threads of no
-other one.
+Each is made in a daemon thread, for nothing else can leave one behind. A thread that is abandoned, or slow, counts until it comes
+back. There is a cap on those, and a smaller one for each file system (or domain of names), so that a mount that hangs takes the
+threads of no other one.
 """
 
 import asyncio
@@ -10,11 +10,13 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tercel.core.errors import PassingFault
 from tercel.testers.gates import Gate
 
+QUICK_S = 1.0
+"""A call that takes longer counts as one that hangs, until it comes back; it keeps no other one waiting."""
 RUNNING_MOST = 32
 HANGING_MOST = 64
 HANGING_MOST_EACH = 4
@@ -27,6 +29,45 @@ T = TypeVar("T")
 
 class TooManyHang(PassingFault):
     """No further thread is risked."""
+
+
+class _Call(Generic[T]):
+    """One, on its way through a thread and back."""
+
+    def __init__(
+        self, threads: "Threads", of: str, function: Callable[..., T], arguments: tuple[Any, ...]
+    ) -> None:
+        self._threads = threads
+        self._of = of
+        self._function = function
+        self._arguments = arguments
+        self._loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[T] = self._loop.create_future()
+        self.is_counted = False
+        """Among those that hang."""
+        self.is_wanted = True
+
+    def run(self) -> None:
+        value, error = None, None
+        try:
+            value = self._function(*self._arguments)
+        except BaseException as raised:
+            error = raised
+        try:
+            self._loop.call_soon_threadsafe(self._settle, value, error)
+        except RuntimeError:  # the loop was closed meanwhile: nobody waits
+            if self.is_counted:
+                self._threads.came_back(self._of)
+
+    def _settle(self, value: T | None, error: BaseException | None) -> None:
+        if self.is_counted:
+            self._threads.came_back(self._of)
+        if not self.is_wanted:
+            return
+        if error is not None:
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(value)  # type: ignore[arg-type]  # None only if T is
 
 
 class Threads:
@@ -52,7 +93,7 @@ class Threads:
 
     def check(self, of: str) -> None:
         if self._hanging[of] >= self._each_most:
-            raise TooManyHang(f"{of} hangs: {self._hanging[of]} earlier tests of it have not come back")
+            raise TooManyHang(f"{of} hangs: {self._hanging[of]} earlier tests have not come back")
         if self.hanging >= self._hanging_most:
             raise TooManyHang(f"too many hang: {self.hanging} earlier tests have not come back")
 
@@ -62,45 +103,26 @@ class Threads:
         await self._gate.enter()
         try:
             self.check(of)  # it may have begun to hang while this waited
-            return await self._run(of, function, arguments)
+            call = _Call(self, of, function, arguments)
+            self._start(call.run)
+            try:
+                await asyncio.wait([call.answer], timeout=QUICK_S)
+            except asyncio.CancelledError:
+                call.is_wanted = False
+                raise
+            finally:
+                if not call.answer.done():
+                    call.is_counted = True
+                    self._hanging[of] += 1
         finally:
             self._gate.leave()
-
-    async def _run(self, of: str, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        abandoned = False
-
-        def settle(value: T | None, error: BaseException | None) -> None:
-            if abandoned:
-                self._came_back(of)
-            elif error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(value)  # type: ignore[arg-type]  # None only if T is
-
-        def run() -> None:
-            value, error = None, None
-            try:
-                value = function(*arguments)
-            except BaseException as raised:
-                error = raised
-            try:
-                loop.call_soon_threadsafe(settle, value, error)
-            except RuntimeError:
-                if abandoned:  # the loop was closed meanwhile: nobody waits
-                    self._came_back(of)
-
-        self._start(run)
         try:
-            return await asyncio.shield(answer)
+            return await asyncio.shield(call.answer)
         except asyncio.CancelledError:
-            if not answer.done():
-                abandoned = True
-                self._hanging[of] += 1
+            call.is_wanted = False
             raise
 
-    def _came_back(self, of: str) -> None:
+    def came_back(self, of: str) -> None:
         with self._lock:
             self._hanging[of] -= 1
             if self._hanging[of] <= 0:
@@ -130,5 +152,5 @@ class Threads:
 
 
 DISKS = Threads()
-LOOKUPS = Threads(hanging_most=256, running_most=64)
+LOOKUPS = Threads(hanging_most=256, each_most=32, running_most=64)
 """A resolver gives up by itself after a while, so more of them may be waited for."""

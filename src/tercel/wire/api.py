@@ -23,6 +23,13 @@ that is not known is refused):
     GET  /jobs/ID/history, /jobs/ID/tasks/N/history   -> History   ?skip=N&limit=N; oldest first
     POST /rollback          Rollback -> RolledBack         ended tasks go back to a checkpoint, all or none; dry_run tells which
     POST /clean             Clean -> Cleaned               removes jobs that ended long ago; for admins
+    GET  /conditions        -> ConditionList               ?before=ID&limit=N&all=true (closed ones too); newest first
+    GET  /conditions/ID     -> ConditionView
+    POST /conditions/ID/test     -> Counted                1 if it is tested now
+    POST /conditions/ID/release  ConditionRelease -> Counted   tasks that were let go
+    POST /conditions/ID/fail     ConditionFailure -> Counted   tasks that failed by this
+    POST /conditions/ID/pause    -> Counted                1 if it was not paused
+    POST /conditions/ID/resume   -> Counted                1 if it was
     GET  /queues            -> QueueList
     PUT  /queues/NAME       QueueSettings -> QueueView     makes it if there is none
     DELETE /queues/NAME     -> Counted                     if nothing unfinished is in it
@@ -52,7 +59,7 @@ import msgspec
 
 from tercel.core.changes import Edge
 from tercel.core.intervals import Range
-from tercel.core.model import After, Call, JobSpec, Keep, Role
+from tercel.core.model import After, BlockRule, Call, JobSpec, Keep, Role
 from tercel.core.states import TaskState
 from tercel.wire.api_history import Clean as Clean
 from tercel.wire.api_history import Cleaned as Cleaned
@@ -69,6 +76,11 @@ from tercel.wire.api_pool import ReservationView as ReservationView
 from tercel.wire.api_pool import TagChange as TagChange
 from tercel.wire.api_pool import Tags as Tags
 from tercel.wire.api_pool import WorkerView as WorkerView
+from tercel.wire.api_recovery import ConditionFailure as ConditionFailure
+from tercel.wire.api_recovery import ConditionJob as ConditionJob
+from tercel.wire.api_recovery import ConditionList as ConditionList
+from tercel.wire.api_recovery import ConditionRelease as ConditionRelease
+from tercel.wire.api_recovery import ConditionView as ConditionView
 
 SCHEMA = 1
 """Version of every JSON document below and of what the CLI prints with --json. Fields are only ever added."""
@@ -100,7 +112,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
     waiting: int = 0
     paused: int = 0
-
+    blocked: int = 0
+    """Until something outside is mended: see GET /conditions."""
     ready: int = 0
     offered: int = 0
     running: int = 0
@@ -164,6 +177,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     cleanup: str = ""
     cleanup_limit_s: float = 600.0
     warn_signal: str = ""
+    block_on: list[BlockRule] = []
+    """Not in lists of jobs."""
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +222,10 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the last attempt, if it exited."""
     why: str = ""
     """How it ended, or why it is not running, in words."""
+    condition: int | None = None
+    """What it is blocked on, if it is: 3 for C3."""
+    hint: str = ""
+    """What could be done about how it ended."""
     attempts: list[AttemptView] = []
     """Ended ones, oldest first; the last is the task's outcome if its state is terminal."""
     stdout: str | None = None
@@ -266,6 +285,7 @@ class Revision(Selection, frozen=True, kw_only=True, forbid_unknown_fields=True)
     requires: list[str] | None = None
     where: str | None = None
     rank: str | None = None
+    block_on: list[BlockRule] | None = None
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -307,8 +327,10 @@ class QueueList(msgspec.Struct, frozen=True, kw_only=True):
     queues: list[QueueView]
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
+class Counted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: int
+    note: str = ""
+    """What whoever asked should know beside: which snapshot was taken before."""
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,5 +25,7 @@ def command(screen: Screen, select: tuple[str, ...], reason: str) -> None:
         done = await client.cancel(chosen, reason=reason)
         screen.emit({"cancelled": done.count})
         screen.tell(f"{count(done.count, 'task')} cancelled")
+        if done.note:
+            screen.note(done.note)
 
     talk(screen, ask)

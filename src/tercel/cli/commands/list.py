@@ -64,7 +64,8 @@ async def _list_jobs(client: AsyncClient, screen: Screen, every: bool, limit: in
     screen.emit({"jobs": jobs, "more": more})
     if jobs:
         now = time.time()
-        screen.tell(table(HEADERS, (_row(job, now) for job in jobs)))
+        blocked = any(job.counts.blocked for job in jobs)
+        screen.tell(table(_headers(blocked), (_row(job, now, blocked) for job in jobs)))
     elif not screen.json:
         screen.note("no jobs" if every else "no jobs under way (`tercel list --all` shows ended ones)")
     if more:
@@ -77,6 +78,7 @@ HEADERS = (
     "OWNER",
     "TASKS",
     "WAITING",
+    "BLOCKED",
     "READY",
     "RUNNING",
     "FINISHED",
@@ -87,7 +89,12 @@ HEADERS = (
 )
 
 
-def _row(job: JobView, now: float) -> list[Cell]:
+def _headers(blocked: bool) -> list[str]:
+    """What is seldom has a column only if there is any."""
+    return [header for header in HEADERS if blocked or header != "BLOCKED"]
+
+
+def _row(job: JobView, now: float, blocked: bool) -> list[Cell]:
     counts = job.counts
     return [
         job.id,
@@ -95,6 +102,7 @@ def _row(job: JobView, now: float) -> list[Cell]:
         short(job.owner, 16),
         job.tasks,
         counts.waiting + counts.paused,
+        *([counts.blocked] if blocked else []),
         counts.ready + counts.offered,
         counts.running,
         counts.finished,

@@ -12,10 +12,21 @@ from tercel.cli.screen import Screen
 @click.command(cls=Command)
 @listen_options
 @click.pass_obj
-def command(screen: Screen, host: str, port: int, data: Path | None, grace: str, heartbeat: str) -> int:
+def command(
+    screen: Screen,
+    host: str,
+    port: int,
+    data: Path | None,
+    grace: str,
+    heartbeat: str,
+    snapshot_every: str,
+    throttle: tuple[str, ...],
+) -> int:
     """Start a manager without a worker, in the foreground.
 
     It listens on this machine only, unless --host says otherwise, for which a token must exist (`tercel token
     create`). Ctrl-C or SIGTERM stops it; workers go on with what they run and return when it is back.
     """
-    return run_manager(screen, manager_options(host, port, data, grace, heartbeat), None)
+    return run_manager(
+        screen, manager_options(host, port, data, grace, heartbeat, snapshot_every, throttle), None
+    )

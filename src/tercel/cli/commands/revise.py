@@ -17,7 +17,7 @@ from tercel.sdk.files.drafts import field_of
 
 @click.command(cls=Command)
 @click.argument("select", metavar="SELECT...", nargs=-1, required=True)
-@some_options("priority", "cpus", "mem", "time", "gpus", "resources", "requires", "where", "rank")
+@some_options("priority", "cpus", "mem", "time", "gpus", "resources", "requires", "where", "rank", "block_on")
 @click.pass_obj
 def command(screen: Screen, /, select: tuple[str, ...], **flags: Any) -> None:
     """Change what unfinished jobs ask for; what is not named stays as it is. Tasks that run go on as they began.

@@ -22,6 +22,8 @@ def command(
     data: Path | None,
     grace: str,
     heartbeat: str,
+    snapshot_every: str,
+    throttle: tuple[str, ...],
     cpus: float | None,
     mem: str | None,
     keep_free: float | None,
@@ -32,6 +34,6 @@ def command(
     token for workers is written to worker.token in the data directory (mode 0600) and never printed.
     """
     giving = read_capacity(cpus, mem, keep_free)
-    options = manager_options(host, port, data, grace, heartbeat)
+    options = manager_options(host, port, data, grace, heartbeat, snapshot_every, throttle)
     worker = WorkerOptions(dir=options.data / "worker", **giving)
     return run_manager(screen, options, worker)

@@ -7,9 +7,19 @@ import os
 import re
 from collections.abc import Iterable
 
+from tercel.core.blocking import check_rule, check_rules, parse_rule, trigger_of
 from tercel.core.commands import MAX_CPUS, MAX_RETRIES
 from tercel.core.errors import UsageError
-from tercel.core.model import DEFAULT_PRIORITY, MAX_PRIORITY, MAX_TASKS, After, OnFailure, RetryRule
+from tercel.core.model import (
+    DEFAULT_PRIORITY,
+    MAX_PRIORITY,
+    MAX_TASKS,
+    After,
+    BlockRule,
+    OnFailure,
+    RetryRule,
+)
+from tercel.core.policies import parse_policy
 from tercel.core.rules import check_queue_name
 from tercel.sdk.files.after import AFTER_PATTERN, parse_after, parse_retry, retry_rule
 from tercel.sdk.files.key import SIZE, TIME, Key, number, size_of, time_of, whole
@@ -35,6 +45,16 @@ def _afters(value: str | int | list[str | int]) -> tuple[After, ...]:
 
 def _rules(tables: list[dict[str, object]]) -> tuple[RetryRule, ...]:
     return tuple(retry_rule(table) for table in tables)
+
+
+def _block_rule(rule: str | dict[str, str]) -> BlockRule:
+    return parse_rule(rule) if isinstance(rule, str) else BlockRule(**rule)
+
+
+def _block_rules(value: str | list[str | dict[str, str]]) -> tuple[BlockRule, ...]:
+    rules = tuple(map(_block_rule, value if isinstance(value, list) else [value]))
+    check_rules(rules)
+    return rules
 
 
 _MAX_FAILS = r"\s*(\d{1,9}|(\d{1,2}(\.\d{1,6})?|100)%)\s*"
@@ -63,6 +83,20 @@ RETRY = Table(
         "backoff": (TIME, "Pause before the first of them; each further one is twice as long."),
     },
     required=("codes",),
+)
+
+_ONE_LINE = Text(r"[\s\S]*\S[\s\S]*->[\s\S]*\S[\s\S]*", lambda text: check_rule(parse_rule(text)))
+BLOCK_ON = Table(
+    {
+        "on": (Text(parse=trigger_of), "exit:75, signal:USR1, timeout, start, stderr:/Disk quota exceeded/."),
+        "tester": (Text(), "What shows that it is mended: tcp:licence.lab:27000, command:./quota-ok.sh."),
+        "at": (
+            Text(enum=("manager", "site", "worker")),
+            "Where it is tested; else where such a tester makes sense.",
+        ),
+        "policy": (Text(parse=parse_policy), "How often, and for how long: every 2m for 12h."),
+    },
+    required=("on", "tester"),
 )
 
 _VALUE = AnyOf((Text(), Number(-_HUGE, _HUGE), Flag()))
@@ -187,6 +221,17 @@ KEYS: tuple[Key, ...] = (
         flags=("--retry-on",),
         metavar="CODES[:N[:TIME]]",
         from_text=lambda text: [parse_retry(text)],
+        repeatable=True,
+    ),
+    Key(
+        "block_on",
+        AnyOf((_ONE_LINE, ListOf(AnyOf((_ONE_LINE, BLOCK_ON))))),
+        "An end that means: something outside is broken. 'exit:75 -> tcp:licence.lab:27000; every 2m for 12h'; repeatable.",
+        "block_on",
+        _block_rules,
+        flags=("--block-on",),
+        metavar="RULE",
+        from_text=lambda text: [text] if text else [],
         repeatable=True,
     ),
     Key(

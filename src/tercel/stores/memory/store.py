@@ -9,7 +9,8 @@ What was written waits in a list until it is committed, so a crash is simply the
 It is meant to be obviously right and cheap for small jobs; nothing here is tuned for large ones.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import TypeVar
 
@@ -25,8 +26,10 @@ from tercel.core.model import Call, JobRow
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
 from tercel.stores.contract import Cleaned, Compacted, Store, needed_by
-from tercel.stores.memory import cleaning
+from tercel.stores.memory import cleaning, snapshots
 from tercel.stores.memory.books import Books
+from tercel.stores.snapshot.contract import Placed, Reading
+from tercel.stores.snapshot.records import Restored
 from tercel.wire.api import ValueRow
 
 T = TypeVar("T")
@@ -38,10 +41,14 @@ class MemoryStore(Store):
         self._pending: list[Change] = []
         self._epoch = 0
         self._books = Books()
+        self._staged: list[tuple[frozenset[int], Sequence[Placed]]] = []
+        """Parts, and of which jobs."""
+        self._restored: dict[str, Restored] = {}
 
     def load(self) -> Loaded:
         with self._lock:
             self._pending.clear()
+            self._staged.clear()
             self._epoch += 1
             books = self._books
             jobs = [books.live(books.jobs[job]) for job in sorted(books.unfinished)]
@@ -101,6 +108,40 @@ class MemoryStore(Store):
 
     def close(self) -> None:
         self._pending.clear()
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        with self._lock:
+            reading = snapshots.MemoryReading(self._books)
+        yield reading
+
+    def stage(self, jobs: Sequence[int], parts: Sequence[Placed]) -> None:
+        self._check_committed()
+        with self._lock:
+            self._books.next_job = max(self._books.next_job, max(jobs, default=0) + 1)
+            self._staged.append((frozenset(jobs), list(parts)))
+
+    def adopt(self, jobs: Sequence[int], changes: Sequence[Change], restored: Restored) -> None:
+        self._check_committed()
+        with self._lock:
+            parts = [part for staged in self._take_staged(jobs) for part in staged]
+            snapshots.adopt(self._books, parts, changes)
+            self._restored[restored.id] = restored
+
+    def unstage(self, jobs: Sequence[int]) -> None:
+        self._check_committed()
+        with self._lock:
+            self._take_staged(jobs)
+
+    def _take_staged(self, jobs: Sequence[int]) -> list[Sequence[Placed]]:
+        wanted = frozenset(jobs)
+        taken = [parts for staged, parts in self._staged if staged == wanted]
+        self._staged = [(staged, parts) for staged, parts in self._staged if staged != wanted]
+        return taken
+
+    def restored(self, id: str) -> Restored | None:
+        with self._lock:
+            return self._restored.get(id)
 
     def removable(self, *, ended_before: float, owner: str | None, limit: int) -> list[int]:
         with self._lock:

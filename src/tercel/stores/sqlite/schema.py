@@ -11,7 +11,7 @@ alike: tests/conformance/test_stores.py compares them, starting from each versio
      |----< job_edge, job_need, note
      |----< blocked >---- condition
      |----< value_use >-- value_piece
-    epoch, token, queue, worker_row, reservation, next_number   stand alone
+    epoch, token, queue, worker_row, reservation, next_number, restored   stand alone
 """
 
 import sqlite3
@@ -91,6 +91,10 @@ SCHEMA: tuple[str, ...] = (
     "CREATE INDEX job_need_by_job ON job_need (job)",
     # Jobs that were removed and have rows in other tables still.
     "CREATE TABLE leaving (job INTEGER PRIMARY KEY)",
+    # Jobs whose rows in other tables are being put there, and that nobody sees until all are.
+    "CREATE TABLE restoring (job INTEGER PRIMARY KEY)",
+    # Which snapshots were restored, and as what.
+    "CREATE TABLE restored (id TEXT PRIMARY KEY, row BLOB NOT NULL)",
     # What the next of a kind is at least called, though the last of them was removed.
     "CREATE TABLE next_number (kind TEXT PRIMARY KEY, value INTEGER NOT NULL)",
     """

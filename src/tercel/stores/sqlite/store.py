@@ -18,6 +18,8 @@ from tercel.core.model import Call, JobRow, Lease, Role, Token
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
 from tercel.stores.contract import Cleaned, Compacted, Store, needed_by
+from tercel.stores.snapshot.contract import Placed, Reading
+from tercel.stores.snapshot.records import Restored
 from tercel.stores.sqlite import (
     cleaning,
     conditions,
@@ -27,6 +29,7 @@ from tercel.stores.sqlite import (
     outcomes,
     pool,
     queries,
+    snapshots,
     values,
     writing,
 )
@@ -70,6 +73,7 @@ class SqliteStore(Store):
         try:
             self._writer.execute(queries.BEGIN)
             self._writer.execute(queries.EPOCH_ADVANCE)
+            snapshots.abandon(self._writer)
             self._writer.execute(queries.COMMIT)
             return self._loaded()
         except sqlite3.Error as error:
@@ -200,6 +204,29 @@ class SqliteStore(Store):
         # Last, and by the one that may write: it brings the log home into the file.
         self._writer.close()
         self._ownership.give_up()
+
+    # --- snapshots
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        with self._readers.snapshot() as connection:
+            yield snapshots.SqliteReading(connection, _live)
+
+    def stage(self, jobs: Sequence[int], parts: Sequence[Placed]) -> None:
+        with self._transaction() as connection:
+            snapshots.stage(connection, self._workers, jobs, parts)
+
+    def adopt(self, jobs: Sequence[int], changes: Sequence[Change], restored: Restored) -> None:
+        with self._transaction() as connection:
+            snapshots.adopt(connection, self._workers, jobs, changes, restored)
+
+    def unstage(self, jobs: Sequence[int]) -> None:
+        with self._transaction() as connection:
+            snapshots.unstage(connection, jobs)
+
+    def restored(self, id: str) -> Restored | None:
+        with self._readers.snapshot() as connection:
+            return snapshots.restored(connection, id)
 
     # --- questions
 

@@ -6,7 +6,7 @@ Changes of one kind are written together. That is the same as one by one whereve
     an end and a resumption of a job    share one statement, in order
     blocking and unblocking             touch no other table, and are sorted out among themselves
     a task ends once                    unless it was reopened between: so each Reopened begins a new stretch,
-                                        and within a stretch it goes first
+                                        and within a stretch it goes first; so does OutputsDropped
 """
 
 import sqlite3
@@ -44,6 +44,9 @@ from tercel.core.changes import (
 )
 from tercel.stores.sqlite import chunks, conditions, jobs, notes, outcomes, pool, queries, values
 from tercel.stores.sqlite.outcomes import WorkerIds
+
+
+_GO_FIRST = (Reopened, OutputsDropped)
 
 
 class _Stretch:
@@ -99,9 +102,9 @@ class _Stretch:
         }
 
     @property
-    def before_reopening(self) -> bool:
-        """Whether there is anything that a Reopened must find written: it makes notes, too."""
-        return bool(self.concluded or self.spent or self.spans or self.noted)
+    def goes_before(self) -> bool:
+        """Whether there is anything that a Reopened (which makes notes) or an OutputsDropped must find written."""
+        return bool(self.concluded or self.spent or self.spans or self.noted or self.kept)
 
 
 def apply(connection: sqlite3.Connection, workers: WorkerIds, changes: Sequence[Change]) -> None:
@@ -110,7 +113,7 @@ def apply(connection: sqlite3.Connection, workers: WorkerIds, changes: Sequence[
     takes = stretch.takes
     for change in changes:
         kind = type(change)
-        if kind is Reopened and stretch.before_reopening:
+        if kind in _GO_FIRST and stretch.goes_before:
             _write(connection, workers, stretch)
             stretch = _Stretch()
             takes = stretch.takes
@@ -121,6 +124,9 @@ def apply(connection: sqlite3.Connection, workers: WorkerIds, changes: Sequence[
 def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch) -> None:
     if stretch.reopened:
         outcomes.reopen(connection, stretch.reopened)
+    if stretch.dropped:
+        dropped = [(attempt,) for change in stretch.dropped for attempt in change.attempts]
+        connection.executemany(queries.SEGMENTS_DROP, dropped)
     if stretch.added:
         jobs.add(connection, stretch.added)
         chunks.add(connection, stretch.added)
@@ -146,9 +152,6 @@ def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch
         outcomes.spend(connection, stretch.spent, workers)
     if stretch.concluded:
         outcomes.conclude(connection, [change.outcome for change in stretch.concluded], workers)
-    if stretch.dropped:  # with the records written that tell of pieces
-        dropped = [(attempt,) for change in stretch.dropped for attempt in change.attempts]
-        connection.executemany(queries.SEGMENTS_DROP, dropped)
     if stretch.blamed:  # of what was reopened or spent before, in this stretch or an earlier one
         outcomes.blame(connection, stretch.blamed)
     if stretch.spans:

@@ -1,0 +1,68 @@
+"""tercel snapshot inspect"""
+
+from pathlib import Path
+
+import click
+
+from tercel.cli.lazy import Command, late
+from tercel.cli.screen import Screen
+from tercel.cli.snapshots import moment
+from tercel.cli.words import pairs, short, size, table
+
+HEADERS = ("JOB", "OWNER", "NAME", "TASKS", "FINISHED", "FAILED", "CANCELLED", "TO DO")
+SHOWN = 100
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.pass_obj
+def command(screen: Screen, file: Path) -> None:
+    """Check FILE from its beginning to its end, and tell what is in it. No manager is needed."""
+    contents = late("tercel.stores.snapshot.checking", "check")(file)
+    header = contents.header
+    screen.emit(
+        {
+            "id": header.id,
+            "saved_at": header.saved_at,
+            "version": header.version,
+            "why": header.why,
+            "size_bytes": file.stat().st_size,
+            "tasks": header.tasks,
+            "jobs": [
+                {
+                    "id": job.row.id,
+                    "owner": job.row.owner,
+                    "name": job.row.spec.name,
+                    "tasks": job.row.task_count,
+                    "finished": job.row.finished,
+                    "failed": job.row.failed,
+                    "cancelled": job.row.cancelled,
+                }
+                for job in contents.jobs
+            ],
+        }
+    )
+    facts = [
+        ("snapshot", header.id),
+        ("saved", f"{moment(header.saved_at)}, {header.why}"),
+        ("by", f"Tercel {header.version}"),
+        ("size", size(file.stat().st_size)),
+        ("tasks", f"{header.tasks:,}, {header.ended:,} of them ended"),
+        ("conditions", f"{len(contents.conditions):,}" if contents.conditions else ""),
+    ]
+    rows = [
+        (
+            job.row.id,
+            job.row.owner,
+            short(job.row.spec.name, 30),
+            job.row.task_count,
+            job.row.finished,
+            job.row.failed,
+            job.row.cancelled,
+            job.row.task_count - job.ended,
+        )
+        for job in contents.jobs[:SHOWN]
+    ]
+    screen.tell([*pairs(facts), "", *table(HEADERS, rows)])
+    if len(contents.jobs) > SHOWN:
+        screen.note(f"and {len(contents.jobs) - SHOWN:,} more jobs: --json names all")

@@ -1,0 +1,54 @@
+"""Jobs that come from elsewhere, with a past: out of a snapshot, into a machine that runs.
+
+They are in the store already. What they need is known here, or pinned, or adopted before them.
+"""
+
+import msgspec
+
+from tercel.core.blocked import Condition
+from tercel.core.changes import ConditionSet, LiveJob, TasksBlocked
+from tercel.core.conditions import ConditionRow, Place
+from tercel.core.intervals import IntervalSet
+from tercel.core.ledger import Job
+from tercel.core.recovery import Recovery
+
+
+class Adopting(Recovery):
+    def take_attempts(self, count: int) -> int:
+        """The first of so many attempt ids that nothing else will ever have."""
+        first = self._next_attempt
+        self._next_attempt += count
+        return first
+
+    def take_conditions(self, count: int) -> int:
+        """The first of so many numbers for conditions."""
+        first = self._next_condition
+        self._next_condition += count
+        return first
+
+    def adopt_condition(self, row: ConditionRow, now: float) -> Condition:
+        """The one that its tasks are to wait for: it, or one that is open here for the same thing.
+
+        Tasks that join must follow, or it stays for nobody.
+        """
+        known = self._known.get(row.key)
+        if known is not None and known.id in self.conditions:
+            told = f"the same as condition {known.id}"
+            self.changes.append(ConditionSet(msgspec.structs.replace(row, closed_at=now, closed=told)))
+            return known
+        condition = self._known[row.key] = Condition(row)
+        self._open(condition)
+        if row.place is Place.WORKER:
+            self._expect(row.where, now)  # or its tasks would wait for a worker that is nowhere
+        return condition
+
+    def adopt(self, live: LiveJob, conditions: dict[int, Condition], now: float) -> Job:
+        """A job with unfinished tasks. `conditions`: by the number that the store has, what `adopt_condition` gave."""
+        job = self.restore(live)
+        for id, ranges in live.blocked:
+            condition, tasks = conditions[id], IntervalSet(ranges)
+            self._join(condition, job, tasks)
+            if condition.id != id:
+                self.changes.append(TasksBlocked(job.id, tuple(ranges), condition.id, now))
+        self._attach(job, now)
+        return job

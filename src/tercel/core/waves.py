@@ -1,0 +1,185 @@
+"""What waits for a condition is let go in waves, or given up.
+
+    cleared --> a wave goes on; the next, twice as large, after another test, as long as none comes back
+    one that was let go meets the fault again --> those of its wave that have not begun come back; the next wave is smaller,
+        and tested for later; if others of it went through, places are few: then waves grow by one, and each that ends makes
+        room for the next
+    too late --> its tasks fail, with that reason
+
+A wave waits long enough that the one before it would have met the fault. tests/core/test_waves.py compares this with fixed
+batches of ten.
+"""
+
+import msgspec
+
+from tercel.core.accounts import Settings
+from tercel.core.blocked import Condition
+from tercel.core.changes import Loaded, Noted, SpanConcluded
+from tercel.core.conditions import Fault
+from tercel.core.effects import Progressed
+from tercel.core.ending import forget_tries
+from tercel.core.intervals import IntervalSet
+from tercel.core.ledger import Job
+from tercel.core.reports import End
+from tercel.core.sizes import duration
+from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.throttles import Throttle
+from tercel.core.undoing import Undoing
+from tercel.core.waiting import named
+
+WAVE_MOST = 1_000_000
+WAVE_PAUSE_S, WAVE_PAUSE_MOST_S = 0.2, 60.0
+"""Between two waves: at least, and at most."""
+
+
+class Waves(Undoing):
+    def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
+        super().__init__(settings, loaded, now)
+        self._releases: Throttle[int] = Throttle(settings.rates.releases)
+        """By condition."""
+
+    def _test_later(self, condition: Condition, now: float, pause_s: float) -> None:
+        """Or never again, if that was the last time."""
+        row = condition.row
+        if self._expire(condition, now):
+            return
+        end = row.opened_at + condition.policy.patience_s
+        self._set(condition, next_test_at=max(now, min(now + pause_s, end)))
+        self._await_test(condition)
+
+    def _expire(self, condition: Condition, now: float) -> bool:
+        row = condition.row
+        if not condition.policy.is_over(row.tests, row.opened_at, now):
+            return False
+        seen = f", the last time: {row.note}" if row.note else ""
+        self._give_up(
+            condition, f"gave up after {row.tests:,} tests in {duration(now - row.opened_at)}{seen}", now
+        )
+        return True
+
+    # -- waves --------------------------------------------------------------------------------------------
+
+    def _let_go(self, condition: Condition, room: int, now: float) -> None:
+        """It has cleared, for so many (0: for all): a wave of tasks goes on."""
+        wave = self.settings.fixed_wave or condition.row.wave
+        count = min(wave, room) if room else wave
+        count = min(count, self._releases.room(condition.id, now))
+        self._releases.take(condition.id, count, now)
+        condition.flows = True
+        if condition.count > count:
+            more = wave + 1 if condition.steady else 2 * wave
+            condition.row = msgspec.structs.replace(condition.row, wave=min(more, WAVE_MOST))
+        self._release(condition, count, "cleared", now)
+        if condition.id in self.conditions:
+            self._test_later(condition, now, self._wave_pause_s(condition))
+
+    def _came_through(self, job: Job, task: int, now: float) -> None:
+        """A task has ended. If a condition had let it go, that was to some avail; where places are few, it leaves one."""
+        for condition, out in list(job.out.items()):
+            if task not in out:
+                continue
+            out.discard(task)
+            condition.progress = True
+            if not out:
+                self._none_out(condition, job)
+            at = now + self._wave_pause_s(condition)
+            if condition.steady and condition.id in self.conditions and condition.row.next_test_at > at:
+                self._set(condition, next_test_at=at)
+                self._await_test(condition)
+
+    @staticmethod
+    def _wave_pause_s(condition: Condition) -> float:
+        """Long enough for the wave before to have met the fault."""
+        return min(WAVE_PAUSE_MOST_S, max(WAVE_PAUSE_S, 2 * condition.wall_s))
+
+    def _release(self, condition: Condition, count: int, why: str, now: float) -> int:
+        """So many of its tasks are ready: the jobs take turns. Returns how many went."""
+        released = 0
+        while released < count and condition.jobs:
+            id, job = next(iter(condition.jobs.items()))
+            share = max(1, (count - released) // len(condition.jobs))
+            tasks = IntervalSet(job.blocks[condition].copy().take_first(share))
+            released += len(tasks)
+            self._unwait(condition, job, tasks)
+            if id in condition.jobs:  # to the end of the line
+                condition.jobs[id] = condition.jobs.pop(id)
+            self._go_on(condition, job, tasks, why, now)
+        self._close_if_empty(condition, why, now)
+        return released
+
+    def _go_on(self, condition: Condition, job: Job, tasks: IntervalSet, why: str, now: float) -> None:
+        if next_state(TaskState.BLOCKED, TaskEvent.UNBLOCK) is not TaskState.READY:
+            return
+        job.ready.update(tasks)
+        self._forgive_job(job)
+        job.out.setdefault(condition, IntervalSet()).update(tasks)
+        condition.out[job.id] = job
+        self.changes.append(
+            Noted(job.id, tuple(tasks.ranges()), now, "released", f"{condition.row.tester}: {why}")
+        )
+        self.effects.append(Progressed(job.id, [], []))
+        self._wait_again(job, tasks, now)
+
+    def _meet_fault(self, job: Job, task: int, fault: Fault, wall_s: float, now: float) -> None:
+        """A ready task has been tried, and met something outside that is broken."""
+        condition = self._block(job, IntervalSet([(task, task)]), fault, now)
+        condition.wall_s += (wall_s - condition.wall_s) * (1.0 if condition.count == 1 else 0.1)
+        if condition in job.out and task in job.out[condition]:
+            self._came_back(condition, job, task, now)
+
+    def _came_back(self, condition: Condition, job: Job, task: int, now: float) -> None:
+        """A task that was let go has met the fault again: it has not cleared after all."""
+        job.out[condition].discard(task)
+        if condition.flows:
+            condition.flows = False
+            row = condition.row
+            went = 1 + sum(len(one.out[condition]) for one in condition.out.values())
+            condition.row = msgspec.structs.replace(
+                row, wave=max(1, min(row.wave, went) // 4), tests=row.tests + 1
+            )
+            self._call_back(condition, now)
+            if not condition.probe:
+                self._test_later(condition, now, self.pause_s(condition))
+            condition.steady = went > 1 and not self.settings.fixed_wave
+        if not job.out.get(condition, True):
+            self._none_out(condition, job)
+
+    def _call_back(self, condition: Condition, now: float) -> None:
+        """Those that it let go and that have not begun wait again: they would only meet the same."""
+        for job in list(condition.out.values()):
+            tasks = job.out[condition].intersection(job.ready)
+            if tasks:
+                job.ready.difference_update(tasks)
+                job.out[condition].difference_update(tasks)
+                self._wait_for(condition, job, tasks, now)
+                self.changes.append(
+                    Noted(
+                        job.id, tuple(tasks.ranges()), now, "blocked", f"{condition.row.tester}: broken again"
+                    )
+                )
+                self.effects.append(Progressed(job.id, [], []))
+                self.settle(job)
+            if not job.out[condition]:
+                self._none_out(condition, job)
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def _give_up(self, condition: Condition, why: str, now: float) -> int:
+        """All that wait for it fail, by no fault of theirs. Returns how many."""
+        reason = f"blocked on {condition.row.tester}: {why}"
+        count = condition.count
+        for job in list(condition.jobs.values()):
+            tasks = job.blocks[condition].copy()
+            self._unwait(condition, job, tasks)
+            forget_tries(job, tasks)
+            job.failed.update(tasks)
+            for first, last in tasks.ranges():
+                self.changes.append(
+                    SpanConcluded(job.id, first, last, TaskState.FAILED, now, reason, End.BLOCKED)
+                )
+            self.effects.append(Progressed(job.id, named(tasks), []))
+            self._settle_or_end(job, now)
+            if job.minds_ends:
+                self._after_ends(job, tasks, now)
+        self._close_if_empty(condition, why, now)
+        return count

@@ -1,0 +1,79 @@
+"""Rules for blocking as they are handed in: each tester is judged by its own kind, and written as that writes it.
+
+So all who mean the same thing share one condition, and what no tester understands is refused before anything is stored.
+
+At the manager a tester is the manager's own user: it could run, read and log in to what that one can. So only admins may have
+more tested there than whether something on the network answers.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from tercel.core.blocking import trigger_of
+from tercel.core.conditions import Place
+from tercel.core.errors import Forbidden, UsageError
+from tercel.core.model import BlockRule, Role
+from tercel.manager.access import Identity
+from tercel.manager.probing import Examiners
+
+RULES_AT_ONCE = 1000
+"""Judged before others get their turn."""
+
+HARMLESS = frozenset({"tcp", "dns", "http", "https", "ssh", "time"})
+"""Kinds that anybody may have tested at the manager."""
+
+Rules = tuple[BlockRule, ...]
+
+
+async def settled(examiners: Examiners, who: Identity, rules: Rules) -> Rules:
+    """As they are kept. Raises UsageError that says which rule is wrong, and how. They are checked otherwise."""
+    found = tuple([await _settle(examiners, number, rule) for number, rule in enumerate(rules)])
+    for number, rule in enumerate(found):
+        kind = rule.tester.partition(":")[0]
+        if rule.at == Place.MANAGER and kind not in HARMLESS and who.role is not Role.ADMIN:
+            raise Forbidden(f"block_on[{number}]: only an admin may have {kind} tested @manager", "block_on")
+    return found
+
+
+async def settled_all(
+    examiners: Examiners, who: Identity, all_rules: Iterable[Rules]
+) -> dict[Rules, Rules | UsageError]:
+    """Of many jobs, most of which have the same."""
+    found: dict[Rules, Rules | UsageError] = {}
+    judged = 0
+    for rules in all_rules:
+        if rules and rules not in found:
+            try:
+                found[rules] = await settled(examiners, who, rules)
+            except UsageError as error:
+                found[rules] = error
+            judged += len(rules)
+            if judged > RULES_AT_ONCE:
+                judged = 0
+                await asyncio.sleep(0)
+    return found
+
+
+async def _settle(examiners: Examiners, number: int, rule: BlockRule) -> BlockRule:
+    try:
+        tester, place = await examiners.judge(rule.tester)
+        return msgspec.structs.replace(rule, tester=tester, at=_place(rule, place))
+    except UsageError as error:
+        raise UsageError(f"block_on[{number}]: {error}", "block_on") from None
+
+
+def _place(rule: BlockRule, usual: Place) -> str:
+    """Where it is tested: where the rule says, or where such a tester makes sense."""
+    kind = rule.tester.partition(":")[0].strip()
+    if usual is Place.HERE:
+        if rule.at and rule.at != Place.HERE:
+            raise UsageError(f"@{rule.at}: {kind} asks the manager's own books, at no other place")
+        return Place.HERE
+    if rule.at == Place.HERE:
+        raise UsageError(f"@here: {kind} is tested @manager, @site or @worker")
+    if rule.at:
+        return rule.at
+    # Before anything of it is at a worker, any worker will do.
+    return Place.SITE if usual is Place.WORKER and trigger_of(rule.on).start else usual

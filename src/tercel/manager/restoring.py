@@ -1,0 +1,298 @@
+"""A snapshot -> jobs of this manager, beside those it has.
+
+    check       the whole file, before anything is changed
+    decide      whose jobs, under which numbers, in which queues
+    stage       part by part, between the manager's own commits; nobody sees anything of it
+    adopt       one commit: now they are all here. A crash before it leaves nothing, one after it everything
+    go on       the machine gets what is unfinished
+
+Once the file is checked and found good, it is restored though the client may have left.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from tercel.core.blocked import Condition
+from tercel.core.changes import Change, ConditionSet, JobAdded, LiveJob
+from tercel.core.conditions import ConditionRow
+from tercel.core.errors import Forbidden, PassingFault, UsageError
+from tercel.core.model import BlockRule, JobRow, Role
+from tercel.manager import blocking
+from tercel.manager.access import Identity
+from tercel.manager.finding import pinned
+from tercel.manager.inputs import restored
+from tercel.manager.service import Manager
+from tercel.manager.snapshots import unwritten
+from tercel.stores.contract import needed_by
+from tercel.stores.snapshot.checking import Contents, check
+from tercel.stores.snapshot.contract import ROWS, Placed
+from tercel.stores.snapshot.placing import (
+    Places,
+    Placing,
+    placed_condition,
+    placed_flows,
+    placed_row,
+)
+from tercel.stores.snapshot.records import HistoryPart, OutcomesPart, Restored, SegmentPart, ValuePart
+from tercel.wire.api_snapshots import Restoration
+
+MOST_ATTEMPTS = 2**31
+"""In one snapshot: a manager numbers twice as many before it must be started anew."""
+SLICE_BYTES = 2**20
+RECEIVED_BYTES = 2**22
+JOBS_AT_ONCE = 100
+"""Read from the store, and handed to the machine, before others get their turn."""
+NOTES_MOST = 20
+
+_under_way: set[asyncio.Task[Restoration]] = set()
+"""Nothing else holds them when a client leaves."""
+
+
+async def take(manager: Manager, who: Identity, content: AsyncIterator[bytes], *, again: bool) -> Restoration:
+    """Restore what a client sends."""
+    async with AsyncExitStack() as stack:
+        path = await stack.enter_async_context(manager.snapshots.passing())
+        await _receive(path, content)
+        staying = stack.pop_all()
+    return await _to_the_end(manager, who, path, staying, again=again)
+
+
+async def take_own(manager: Manager, who: Identity, number: int, *, again: bool) -> Restoration:
+    """Restore what the manager saved by itself."""
+    path = await asyncio.to_thread(manager.snapshots.path, who, number)
+    async with AsyncExitStack() as stack:
+        copy = await stack.enter_async_context(manager.snapshots.passing())
+        await asyncio.to_thread(copy.hardlink_to, path)  # it may be the next to be pruned
+        staying = stack.pop_all()
+    return await _to_the_end(manager, who, copy, staying, again=again)
+
+
+async def _receive(path: Path, content: AsyncIterator[bytes]) -> None:
+    gathered = bytearray()
+    try:
+        with path.open("xb") as file:
+            async for chunk in content:
+                gathered += chunk
+                if len(gathered) >= RECEIVED_BYTES:
+                    await asyncio.to_thread(file.write, bytes(gathered))
+                    gathered.clear()
+            await asyncio.to_thread(file.write, bytes(gathered))
+    except OSError as error:
+        if isinstance(error, ConnectionError):
+            raise
+        raise unwritten(error, path) from None
+
+
+async def _to_the_end(
+    manager: Manager, who: Identity, path: Path, staying: AsyncExitStack, *, again: bool
+) -> Restoration:
+    """Though whoever asks may leave. `staying` is closed when the file is of no more use."""
+
+    async def done() -> Restoration:
+        async with staying:
+            return await restore(manager, who, path, again=again)
+
+    task = asyncio.ensure_future(done())
+    _under_way.add(task)
+    task.add_done_callback(_under_way.discard)
+    return await asyncio.shield(task)
+
+
+async def restore(manager: Manager, who: Identity, path: Path, *, again: bool) -> Restoration:
+    """`path` is this call's alone, and there until it returns."""
+    contents = await asyncio.to_thread(check, path, "the snapshot")
+    _may_restore(who, contents)
+    await _judge(manager, who, contents)
+    return await _restore(manager, who, path, contents, again)
+
+
+def _may_restore(who: Identity, contents: Contents) -> None:
+    others = [owner for owner in contents.header.owners if owner != who.user]
+    if others and who.sees_only is not None:
+        raise Forbidden(
+            f"the snapshot has jobs of {', '.join(others[:5])}: only an admin restores those of others",
+            "snapshot",
+        )
+    if contents.attempts > MOST_ATTEMPTS:
+        raise UsageError(
+            f"the snapshot has {contents.attempts:,} attempts; at most {MOST_ATTEMPTS:,}", "snapshot"
+        )
+
+
+async def _judge(manager: Manager, who: Identity, contents: Contents) -> None:
+    """What its tasks are blocked on says what is run, and where: it must be what its owner may ask for.
+
+    Of the owners of others' jobs it is not known whether they are admins, so they are none.
+    """
+    rules: dict[str, set[blocking.Rules]] = {}
+    for job in contents.jobs:
+        rules.setdefault(job.row.owner, set()).add(job.row.spec.block_on)
+    for row in contents.conditions:
+        alone = BlockRule(on="exit:1", tester=row.tester, at=row.place, policy=row.policy)
+        rules.setdefault(row.owner, set()).add((alone,))
+    for owner, asked in rules.items():
+        identity = who if owner == who.user else Identity(owner, Role.USER, who.token)
+        for rule, answer in (await blocking.settled_all(manager.examiners, identity, asked)).items():
+            if isinstance(answer, UsageError):
+                raise type(answer)(f"jobs of {owner} cannot be restored here: {answer}", "snapshot")
+            if answer != rule:
+                raise UsageError(
+                    f"jobs of {owner} wait for what no tester here writes so: {rule[0].tester}", "snapshot"
+                )
+
+
+async def _restore(
+    manager: Manager, who: Identity, path: Path, contents: Contents, again: bool
+) -> Restoration:
+    async with manager.snapshots.restoring:
+        manager.check_saving()
+        header = contents.header
+        before = await asyncio.to_thread(manager.store.restored, header.id)
+        if before is not None and not again:
+            raise UsageError(
+                f"this snapshot was restored here before, by {before.by}, as {_numbers(before)}: to have its jobs a "
+                "second time, say --again",
+                "snapshot",
+            )
+        absent = await asyncio.to_thread(_absent, manager, contents)
+        if lost := sorted((contents.wanted & absent) - contents.values):
+            raise UsageError(f"value {lost[0]} is neither in the snapshot nor here", "snapshot")
+        plan = _Plan(manager, contents)
+        places = Places(
+            plan.ids,
+            {row.id: id for row, id in plan.conditions},
+            manager.machine.take_attempts(contents.attempts),
+        )
+        placing = Placing(path, places, contents.values & absent)
+        try:
+            await _stage(manager, plan, placing)
+            rows = [ConditionSet(row) for row in plan.condition_rows(header.saved_at)]
+            added = [JobAdded(row, (), (), placing.edges.get(row.id, ())) for row in plan.rows]
+            changes: list[Change] = [*added, *rows]
+            kept = Restored(header.id, manager.clock(), who.user, tuple(plan.ids.items()))
+            await manager.on_disk(partial(manager.store.adopt, plan.numbers, changes, kept))
+        except BaseException:
+            with suppress(PassingFault):  # then it is gone with the next start
+                await manager.on_disk(partial(manager.store.unstage, plan.numbers))
+            raise
+        await _go_on(manager, plan, {change.condition.id: change.condition for change in rows})
+        return Restoration(
+            id=header.id,
+            jobs=list(plan.ids.items()),
+            tasks=sum(row.task_count for row in plan.rows),
+            unfinished=sum(row.task_count for row in plan.rows) - sum(job.ended for job in contents.jobs),
+            notes=plan.notes,
+        )
+
+
+def _numbers(before: Restored) -> str:
+    numbers = sorted(number for _, number in before.jobs)
+    if not numbers:
+        return "no jobs"
+    if numbers[-1] - numbers[0] == len(numbers) - 1 > 0:
+        return f"jobs {numbers[0]}-{numbers[-1]}"
+    return f"job{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:10]))}"
+
+
+def _absent(manager: Manager, contents: Contents) -> set[str]:
+    """Values that are not here."""
+    keys = contents.wanted | contents.values
+    return {key for key in keys if not manager.store.value_piece_count(key)}
+
+
+class _Plan:
+    """What the jobs of a snapshot are called here, and what of them is another than it was."""
+
+    def __init__(self, manager: Manager, contents: Contents) -> None:
+        self._manager = manager
+        self.notes: list[str] = []
+        self._keyless = 0
+        self.ids = manager.take_job_ids([job.row.id for job in contents.jobs])
+        self.numbers = sorted(self.ids.values())
+        flows = placed_flows((job.row for job in contents.jobs), self.ids)
+        self.rows = [self._row(job.row, flows) for job in contents.jobs]
+        if self._keyless:
+            self.notes.append(f"{self._keyless:,} of them have lost their keys, which other jobs have here")
+        first = manager.machine.take_conditions(len(contents.conditions))
+        self.conditions = [(row, first + at) for at, row in enumerate(contents.conditions)]
+        if len(self.notes) > NOTES_MOST:
+            more = len(self.notes) - NOTES_MOST
+            self.notes[NOTES_MOST:] = [f"and {more:,} more like these"]
+
+    def _row(self, row: JobRow, flows: dict[int, int]) -> JobRow:
+        placed = placed_row(row, self.ids)
+        spec, key = placed.spec, placed.key
+        if spec.queue and spec.queue != row.owner and spec.queue not in self._manager.machine.queues:
+            self.notes.append(f"there is no queue {spec.queue} here: job {placed.id} is in {row.owner}'s own")
+            spec = msgspec.structs.replace(spec, queue="")
+        if key and self._manager.store.job_by_key(row.owner, key) is not None:
+            self._keyless += 1
+            key = ""
+        counts = {} if row.ended_at is not None else {"finished": 0, "failed": 0, "cancelled": 0}
+        return msgspec.structs.replace(placed, spec=spec, key=key, flow=flows[row.flow], **counts)
+
+    def condition_rows(self, saved_at: float) -> list[ConditionRow]:
+        now = self._manager.clock()
+        return [placed_condition(row, id, saved_at, now) for row, id in self.conditions]
+
+
+async def _stage(manager: Manager, plan: _Plan, placing: Placing) -> None:
+    """The next slice is read while the one before it is written."""
+    slices = _slices(placing.parts())
+    ahead = asyncio.ensure_future(asyncio.to_thread(next, slices, None))
+    try:
+        while (slice := await ahead) is not None:
+            ahead = asyncio.ensure_future(asyncio.to_thread(next, slices, None))
+            await manager.on_disk(partial(manager.store.stage, plan.numbers, slice))
+    finally:
+        await asyncio.wait([ahead])
+
+
+def _slices(parts: Iterator[Placed]) -> Iterator[list[Placed]]:
+    """So much at a time that others need not wait long for the disk."""
+    slice: list[Placed] = []
+    weight = 0.0
+    for part in parts:
+        slice.append(part)
+        weight += _weight(part)
+        if weight >= 1.0:
+            yield slice
+            slice, weight = [], 0.0
+    if slice:
+        yield slice
+
+
+def _weight(placed: Placed) -> float:
+    part, _ = placed
+    if isinstance(part, OutcomesPart | HistoryPart):
+        return len(part.rows) / ROWS + 0.001
+    return len(part.data) / SLICE_BYTES if isinstance(part, SegmentPart | ValuePart) else 0.01
+
+
+async def _go_on(manager: Manager, plan: _Plan, rows: dict[int, ConditionRow]) -> None:
+    """In order of their numbers: what a job needs comes before it."""
+    conditions: dict[int, Condition] = {}
+    machine = manager.machine
+    unfinished = iter([row.id for row in plan.rows if row.ended_at is None])
+    async with manager.reopening:
+        while ids := list(islice(unfinished, JOBS_AT_ONCE)):
+            for live in await asyncio.to_thread(_lives, manager, ids):
+                async with pinned(manager, {id for id in needed_by(live) if id}):
+                    for id, _ in live.blocked:
+                        if id not in conditions:
+                            conditions[id] = machine.adopt_condition(rows[id], manager.clock())
+                    job = machine.adopt(live, conditions, manager.clock())
+                    machine.set_inputs(job, restored(job, manager.store))
+            manager.wake()
+    await manager.settled()
+
+
+def _lives(manager: Manager, ids: list[int]) -> list[LiveJob]:
+    lives = [manager.store.live(id) for id in ids]
+    return [live for live in lives if live is not None]

@@ -1,0 +1,214 @@
+"""Snapshots that the manager takes: for whoever asks, before something is destroyed, and by schedule.
+
+They are made beside the loop, from one committed state of the store, in `snapshots` beside it:
+
+    000012.tercel      taken by itself: kept for a while, numbered
+    passing-….tercel   on its way to a client, or from one: gone with the request, or at the next start
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tercel.core.errors import NotFound, PassingFault, StoreFull, TercelError
+from tercel.manager.access import Identity
+from tercel.stores.snapshot import files
+from tercel.stores.snapshot.records import Header
+from tercel.stores.snapshot.saving import Choice, save
+from tercel.stores.sqlite.faults import NO_ROOM
+from tercel.wire.api_snapshots import SnapshotList, SnapshotView
+
+if TYPE_CHECKING:
+    from tercel.manager.service import Manager
+
+log = logging.getLogger("tercel.manager")
+
+DIRECTORY = "snapshots"
+SUFFIX = ".tercel"
+SAFETY_TASKS = 200_000
+"""Ended ones, of jobs that are put into a snapshot before something is done to them: that takes about a second."""
+SCHEDULED = "by schedule"
+RETRY_S = 600.0
+"""After a snapshot that was due could not be taken."""
+
+
+class Snapshots:
+    def __init__(self, manager: "Manager") -> None:
+        self._manager = manager
+        self._directory = manager.options.data / DIRECTORY
+        self._taking = asyncio.Lock()
+        """Numbers are given one at a time."""
+        self.restoring = asyncio.Lock()
+        """One is restored at a time."""
+
+    # -- for clients --------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def passing(self) -> AsyncIterator[Path]:
+        """A place for a file that is gone with the request."""
+        directory = await asyncio.to_thread(self._made)
+        path = directory / f"passing-{os.urandom(8).hex()}{SUFFIX}"
+        try:
+            yield path
+        finally:
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def save(self, path: Path, choice: Choice) -> Header:
+        """Into a file, with all that has happened so far."""
+        await self._manager.settled()
+        self._manager.check_saving()
+        id, now = os.urandom(16).hex(), self._manager.clock()
+        return await asyncio.to_thread(
+            _written, partial(save, self._manager.store, path, choice, id, now), path
+        )
+
+    def listed(self, who: Identity) -> SnapshotList:
+        """Newest first: those whose jobs are all the caller's to see."""
+        return SnapshotList(snapshots=[view for view, header in self._found() if _may_see(who, header)])
+
+    def path(self, who: Identity, number: int) -> Path:
+        for view, header in self._found():
+            if view.number == number and _may_see(who, header):
+                return self._path(number)
+        raise NotFound(
+            f"there is no snapshot @{number} (or it is not yours): see `tercel snapshot list`", "number"
+        )
+
+    # -- by itself ----------------------------------------------------------------------------------------
+
+    async def before(self, jobs: Iterable[int], why: str) -> str:
+        """Take one before something is done to these jobs. Returns what to tell of it; empty if nobody needs to know.
+
+        What cannot be had keeps nobody from anything: a full disk must not keep jobs from being cancelled.
+        """
+        if self._manager.options.embedded:
+            return ""
+        chosen = frozenset(jobs)
+        known = self._manager.machine.jobs
+        ended = sum(known[id].ended_count for id in chosen if id in known)
+        if ended > SAFETY_TASKS:
+            return self._without(f"{ended:,} tasks have ended, which would take too long", why)
+        try:
+            view = await self._take(Choice(jobs=chosen, why=why))
+        except TercelError as error:
+            return self._without(str(error), why)
+        return f"snapshot @{view.number} has them as they were"
+
+    def _without(self, reason: str, why: str) -> str:
+        log.warning("no snapshot was taken %s: %s", why, reason)
+        return f"no snapshot was taken before: {reason}"
+
+    async def _take(self, choice: Choice) -> SnapshotView:
+        async with self._taking:
+            directory = await asyncio.to_thread(self._made)
+            number = 1 + max(self._numbers(), default=0)
+            await self.save(self._path(number), choice)
+            await asyncio.to_thread(self._prune)
+            log.info("snapshot @%d was taken %s: %s", number, choice.why, directory)
+            return self._view(number)[0]
+
+    async def keep_taking(self) -> None:
+        """By schedule, for ever. Only what is unfinished, and what that needs: the rest does not change any more."""
+        await asyncio.to_thread(self._sweep)
+        every_s = self._manager.options.snapshot_every_s
+        if every_s <= 0:
+            return
+        while True:
+            pause_s = await self.take_if_due(every_s)
+            await asyncio.sleep(pause_s)
+
+    async def take_if_due(self, every_s: float) -> float:
+        """Returns how long there is nothing to do."""
+        found = await asyncio.to_thread(self._found)
+        last = max((view.saved_at for view, _ in found if view.why == SCHEDULED), default=None)
+        begun = self._manager.started_at if last is None else last
+        due_s = begun + every_s - self._manager.clock()
+        if due_s > 0:
+            return due_s
+        jobs = frozenset(self._manager.machine.jobs)
+        if jobs:
+            try:
+                await self._take(Choice(jobs=jobs, why=SCHEDULED))
+            except TercelError as error:
+                log.warning("the snapshot that is due could not be taken: %s", error)
+        return min(every_s, RETRY_S)
+
+    # -- files --------------------------------------------------------------------------------------------
+
+    def _made(self) -> Path:
+        try:
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise PassingFault(f"cannot make {self._directory}: {error.strerror}") from None
+        return self._directory
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"{number:06d}{SUFFIX}"
+
+    def _numbers(self) -> list[int]:
+        names = [path.stem for path in self._directory.glob(f"*{SUFFIX}")]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _view(self, number: int) -> tuple[SnapshotView, Header]:
+        path = self._path(number)
+        header = files.header(path)
+        view = SnapshotView(
+            number=number,
+            id=header.id,
+            saved_at=header.saved_at,
+            why=header.why,
+            jobs=len(header.jobs),
+            tasks=header.tasks,
+            ended=header.ended,
+            size_bytes=path.stat().st_size,
+        )
+        return view, header
+
+    def _found(self) -> list[tuple[SnapshotView, Header]]:
+        found = []
+        for number in reversed(self._numbers()):
+            with suppress(TercelError, OSError):  # it was damaged, or removed a moment ago: it is none
+                found.append(self._view(number))
+        return found
+
+    def _prune(self) -> None:
+        """The oldest go. The newest stays, however large it is."""
+        sizes: dict[int, int] = {}
+        for number in self._numbers():
+            with suppress(FileNotFoundError):
+                sizes[number] = self._path(number).stat().st_size
+        options = self._manager.options
+        while len(sizes) > 1 and (
+            len(sizes) > options.snapshots_kept or sum(sizes.values()) > options.snapshots_bytes
+        ):
+            oldest = min(sizes)
+            self._path(oldest).unlink(missing_ok=True)
+            del sizes[oldest]
+
+    def _sweep(self) -> None:
+        """What a manager that was killed left on its way."""
+        for path in [*self._directory.glob("passing-*"), *self._directory.glob(".*.part")]:
+            path.unlink(missing_ok=True)
+
+
+def _may_see(who: Identity, header: Header) -> bool:
+    return who.sees_only is None or header.owners == (who.sees_only,)
+
+
+def _written(work: Callable[[], Header], path: Path) -> Header:
+    try:
+        return work()
+    except OSError as error:
+        raise unwritten(error, path) from None
+
+
+def unwritten(error: OSError, path: Path) -> PassingFault:
+    """Why a snapshot could not be put where it should be."""
+    if error.errno in NO_ROOM:
+        return StoreFull(f"no room on the manager's disk for a snapshot ({path.parent})")
+    return PassingFault(f"cannot write a snapshot to {path.parent}: {error.strerror}")

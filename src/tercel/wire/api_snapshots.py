@@ -1,0 +1,36 @@
+"""What is said about snapshots."""
+
+import msgspec
+
+
+class SnapshotView(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot that the manager took by itself."""
+
+    number: int
+    id: str
+    """Of this snapshot, wherever it is copied."""
+    saved_at: float
+    why: str
+    jobs: int
+    tasks: int
+    ended: int
+    """Of these tasks."""
+    size_bytes: int
+
+
+class SnapshotList(msgspec.Struct, frozen=True, kw_only=True):
+    snapshots: list[SnapshotView]
+    """Newest first."""
+
+
+class Restoration(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a snapshot that was restored."""
+
+    id: str
+    jobs: list[tuple[int, int]]
+    """(its number in the snapshot, its number here)"""
+    tasks: int
+    unfinished: int
+    """Of these tasks: they go on now."""
+    notes: list[str] = []
+    """What is not as it was."""
