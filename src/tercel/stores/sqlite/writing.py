@@ -45,7 +45,6 @@ from tercel.core.changes import (
 from tercel.stores.sqlite import chunks, conditions, jobs, notes, outcomes, pool, queries, values
 from tercel.stores.sqlite.outcomes import WorkerIds
 
-
 _GO_FIRST = (Reopened, OutputsDropped)
 
 
