@@ -6,6 +6,7 @@ A page of a task's history is cut from all of it; a job's is read page by page, 
 import asyncio
 
 from tercel.core.blame import blame_of
+from tercel.core.blocking import rule_for
 from tercel.core.errors import NotFound
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import JobRow
@@ -37,7 +38,7 @@ async def of_task(manager: Manager, row: JobRow, task: int, *, skip: int, limit:
     flight = job.flights.get(task) if job is not None else None
     for outcome in (*earlier, *last):
         if outcome.report.attempt and (flight is None or flight.attempt != outcome.report.attempt):
-            found += _attempt(outcome, row.submitted_at)
+            found += _attempt(outcome, row)
     if flight is not None and flight.running_since is not None:
         worker = flight.worker.id
         found.append(
@@ -54,19 +55,22 @@ async def of_task(manager: Manager, row: JobRow, task: int, *, skip: int, limit:
     )
 
 
-def _attempt(outcome: Outcome, accepted_at: float) -> list[HistoryEvent]:
+def _attempt(outcome: Outcome, row: JobRow) -> list[HistoryEvent]:
     """How it began, if it did, and how it ended."""
     report = outcome.report
     events: list[HistoryEvent] = []
     if report.started_at:
         # By a worker's clock: nothing starts before it was accepted, or after it has ended.
-        at = min(max(report.started_at, accepted_at), outcome.ended_at)
+        at = min(max(report.started_at, row.submitted_at), outcome.ended_at)
         events.append(HistoryEvent(at=at, what="started", worker=outcome.worker, attempt=report.attempt))
+    text = views.how_it_ended(outcome)
+    if outcome.state is TaskState.BLOCKED and (rule := rule_for(row.spec, report)) is not None:
+        text += f"; waits for {rule.tester}"
     events.append(
         HistoryEvent(
             at=outcome.ended_at,
             what=_WORDS.get((outcome.state, report.end), str(outcome.state)),
-            text=views.how_it_ended(outcome),
+            text=text,
             attempt=report.attempt,
             worker=outcome.worker,
             code=None if report.end in _NO_CODE else report.code,
