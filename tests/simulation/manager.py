@@ -128,6 +128,35 @@ class SimManager:
             self._unpin_reopened()
             self.moved()
 
+    def rollback(self, id: int, tasks: IntervalSet) -> None:
+        """As manager/rollback.py does, with force."""
+        if self._committing or self._unsaved or self.machine.changes:
+            self.world.after(0.05, self.world.rollback, id, tasks)
+            return
+        machine, store, now, witness = self.machine, self.world.store, self.world.now, self.world.witness
+        behind, todo = {id}, [id]
+        while todo:
+            fresh = set(store.dependents(todo.pop())) - behind
+            behind |= fresh
+            todo += sorted(fresh)
+        lives = {one: live for one in sorted(behind) if (live := store.live(one)) is not None}
+        pinned = sorted({*lives, *(needed for live in lives.values() for needed in needed_by(live))})
+        for one in pinned:
+            machine.pin(one)
+            if (live := store.live(one)) is not None:
+                machine.remember(live)
+        plan = machine.plan_rollback({id: tasks}, behind)
+        for one, under_way in plan.in_the_way.items():
+            witness.cancel_asked |= {(one, task) for task in under_way}
+            machine.on_cancel(machine.jobs[one], under_way, "cancelled", now)
+        plan = machine.plan_rollback({id: tasks}, behind)
+        self.world.note("rollback", id, tasks, plan)
+        witness.rolled_back |= {(one, task) for one, part in plan.parts.items() for task in part.tasks}
+        machine.on_rollback(plan, behind, "by ada", now)
+        for one in pinned:
+            machine.unpin(one)
+        self.moved()
+
     def _unpin_reopened(self) -> None:
         for needed in self._reopened_needs:
             self.machine.unpin(needed)

@@ -222,6 +222,8 @@ class Witness:
         self.cancel_asked: set[Task] = set()
         self.skips_to_check: list[Task] = []
         self.retry_asked: set[Task] = set()
+        self.rolled_back: set[Task] = set()
+        """Somebody asked for that, however they had ended."""
         self.given_up: set[Task] = set()
         """Somebody asked that they fail, since they were blocked."""
 
@@ -319,6 +321,8 @@ class Witness:
                         state = self.expected.records.get((job, number))
                         skipped = (job, number) in self.expected.skipped
                         asked = (job, number) in self.retry_asked or (skipped and bool(self.retry_asked))
+                        if (job, number) in self.rolled_back and state in TERMINAL:
+                            continue
                         if not asked or state not in (TaskState.FAILED, TaskState.CANCELLED):
                             self.broken(f"task {job}.{number}, {state}, is reopened; asked for: {asked}")
             case JobEnded(job, _, finished, failed, cancelled):

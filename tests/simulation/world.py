@@ -401,6 +401,16 @@ class World:
             self.after(self.block_rng.expovariate(1 / MEDDLE_S), self._meddle_with_conditions)
             if self.manager is not None:
                 self.manager.meddle_with_condition(self.block_rng)
+            if self.block_rng.random() < 0.3:
+                known = [intent for intent in self.intents if intent.job]
+                if known:
+                    intent = self.block_rng.choice(known)
+                    tasks = IntervalSet((n, n) for n in intent.tasks if self.block_rng.random() < 0.5)
+                    self.rollback(intent.job, tasks)
+
+    def rollback(self, id: int, tasks: IntervalSet) -> None:
+        if self.manager is not None and self.faults.every_s:
+            self.manager.rollback(id, tasks)
 
     def probe(self, answer: Callable[[Verdict], None]) -> None:
         """Somebody tests whether the licence is there. Some never come back from it."""

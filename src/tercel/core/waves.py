@@ -25,7 +25,7 @@ from tercel.core.sizes import duration
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.throttles import Throttle
 from tercel.core.undoing import Undoing
-from tercel.core.waiting import named
+from tercel.core.waiting import members_among, named
 
 WAVE_MOST = 1_000_000
 WAVE_PAUSE_S, WAVE_PAUSE_MOST_S = 0.2, 60.0
@@ -177,6 +177,8 @@ class Waves(Undoing):
             tasks = job.blocks[condition].copy()
             self._unwait(condition, job, tasks)
             forget_tries(job, tasks)
+            for task in members_among(job.strays, tasks):
+                self._conclude_strays(job, task, again=True)
             job.failed.update(tasks)
             for first, last in tasks.ranges():
                 self.changes.append(
