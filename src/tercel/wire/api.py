@@ -58,6 +58,10 @@ from tercel.core.changes import Edge
 from tercel.core.intervals import Range
 from tercel.core.model import After, BlockRule, Call, JobSpec, Keep, Role
 from tercel.core.states import TaskState
+from tercel.wire.api_forks import Fork as Fork
+from tercel.wire.api_forks import ForkChange as ForkChange
+from tercel.wire.api_forks import Forked as Forked
+from tercel.wire.api_forks import ForkedJob as ForkedJob
 from tercel.wire.api_pool import NewReservation as NewReservation
 from tercel.wire.api_pool import Pool as Pool
 from tercel.wire.api_pool import Quarantine as Quarantine
@@ -169,6 +173,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     warn_signal: str = ""
     block_on: list[BlockRule] = []
     """Not in lists of jobs."""
+    forked: str = ""
+    """Of a copy: from which job, as of when, with what changed. Not in lists."""
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
