@@ -143,7 +143,11 @@ class Placing:
     def _call(self, call: Call) -> Call:
         if not any(key.startswith("t") for key in call.values):
             return call
-        return replace(call, values=tuple(map(self._key, call.values)))
+        values = tuple(map(self._key, call.values))
+        # Its pickle is not opened here: it goes on naming them as it did.
+        return (
+            call if values == call.values else replace(call, values=values, names=call.names or call.values)
+        )
 
     def _key(self, key: str) -> str:
         task = parse_key(key)
