@@ -66,7 +66,11 @@ async def test_what_is_affected_runs_again_with_what_needs_it_and_all_else_is_ke
 
     told = await forked(house, "2", changes=changes, only_affected=True)
 
-    assert [(job.job, job.id, job.name) for job in told.jobs] == [(1, 4, "fit"), (2, 5, "plot"), (3, 6, "report")]
+    assert [(job.job, job.id, job.name) for job in told.jobs] == [
+        (1, 4, "fit"),
+        (2, 5, "plot"),
+        (3, 6, "report"),
+    ]
     assert counts(told) == [(2, 0, 2, 0), (2, 0, 0, 2), (0, 0, 0, 1)]
     assert (await house.job(4)).counts.finished == 2
     assert await log(house, 4, 0) == b"1.0", "its output is that of then"
@@ -113,7 +117,12 @@ async def test_failed_cancelled_and_unfinished_tasks_run_again_as_if_for_the_fir
 
     assert counts(told) == [(1, 3, 0, 0)]
     view = await house.job(2)
-    assert (view.name, view.owner, view.retries, view.counts.finished) == ("again", "admin", 1, 1)
+    assert (view.name, view.owner, view.retries, view.counts.finished) == (
+        "again",
+        (await house.job(1)).owner,
+        1,
+        1,
+    )
     states = [await house.task(2, task) for task in range(4)]
     assert sum(len(task.attempts) for task in states) == 1, "of what runs again nothing is told"
     assert not house.manager.machine.jobs[2].failures
@@ -153,7 +162,7 @@ async def test_a_fork_is_as_of_a_moment_also_if_all_ran_again_since(house: House
 async def test_a_need_of_a_job_outside_stays_and_is_waited_for(house: House) -> None:
     outside = await house.submit()
     needy = await house.submit(after=[{"job": outside.id}])
-    told = await forked(house, str(needy.id), queue="admin", hold=True)
+    told = await forked(house, str(needy.id), hold=True)
     assert told.jobs[0].id == 3
     view = await house.job(3)
     assert [after.job for after in view.after] == [outside.id]
@@ -193,7 +202,11 @@ async def test_people_fork_what_they_may_see_and_the_copy_is_theirs(house: House
     await forked(house, "1", token=ada)
     await forked(house, "1")
     views = [await house.job(id) for id in (2, 3)]
-    assert [(view.owner, view.queue) for view in views] == [("ada", "ada"), ("admin", "admin")]
+    assert [(view.owner, view.queue) for view in views] == [("ada", "ada"), (views[1].owner,) * 2]
+    assert views[1].owner != "ada"
+    await house.ask("PUT", "/v1/queues/chem", json={})
+    await forked(house, "1", queue="chem")
+    assert (await house.job(4)).queue == "chem"
     worker_token = house.served.worker_token
     assert (await fork(house, "1", token=worker_token)).status == 403
 
@@ -222,7 +235,10 @@ WRONG = [
     ({"changes": [{"fields": ["cpus"], "spec": {"cpus": -1}}]}, "changes"),
     ({"changes": [{"fields": ["where"], "spec": {"where": "worker."}}]}, "changes"),
     ({"changes": [{"fields": ["queue"], "spec": {"queue": "absent"}}]}, "queue"),
-    ({"changes": [{"fields": ["block_on"], "spec": {"block_on": [{"on": "exit:7", "tester": "x:y"}]}}]}, "changes"),
+    (
+        {"changes": [{"fields": ["block_on"], "spec": {"block_on": [{"on": "exit:7", "tester": "x:y"}]}}]},
+        "changes",
+    ),
 ]
 
 

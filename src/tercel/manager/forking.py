@@ -123,7 +123,7 @@ def _in_a_queue(manager: Manager, who: Identity, draft: _Draft) -> JobSpec:
     queue = draft.spec.queue
     if "queue" in draft.change.fields:
         check_queue(manager, who, queue)
-    elif queue != who.user and queue not in manager.machine.queues:
+    elif queue == draft.row.owner or (queue != who.user and queue not in manager.machine.queues):
         return replace(draft.spec, queue="")
     return draft.spec
 

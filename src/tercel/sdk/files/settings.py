@@ -87,6 +87,8 @@ def _change(name: str, value: object) -> ForkChange:
     value = given.value
     try:
         match key, value:
+            case "command", str() if not value.strip():
+                raise UsageError("the command is empty")
             case "command", str():
                 return ForkChange(step=step, fields=["argv", "line"], spec=JobSpec(line=value))
             case "command", list():

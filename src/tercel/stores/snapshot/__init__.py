@@ -4,6 +4,7 @@
     files      blocks with checksums, and how a file comes to be: whole, or not at all
     saving     a store -> records -> a file
     checking   a file -> what it contains, if every record of it is right
+    replaying  records of a job as it stood at a moment
     placing    records under the numbers that a manager gave them
 
 A file is checked from its first byte to its last before anything of it is put into a store.
