@@ -129,6 +129,26 @@ async def test_failed_cancelled_and_unfinished_tasks_run_again_as_if_for_the_fir
     await house.sound()
 
 
+async def test_what_is_held_or_blocked_is_ready_in_the_copy(house: House) -> None:
+    await house.ask("PUT", "/v1/queues/gate", json={"paused": True, "reason": "closed"})
+    rule = {"on": "exit:75", "tester": "enabled:queue=gate", "at": "here", "policy": "every 1m for 1d"}
+    job = await house.submit(array="0-2", block_on=[rule])
+    worker = await house.worker()
+    await worker.report(await worker.offered(job.id), code=75)
+    await house.until(lambda: len(house.manager.machine.jobs[1].blocked) == 1, "it is blocked")
+    await worker.close()
+    await house.ask("POST", "/v1/hold", json={"select": ["1.2"]})
+
+    assert counts(await forked(house, "1")) == [(0, 3, 0, 0)]
+
+    assert (await house.job(2)).counts.ready == 3
+    was = (await house.job(1)).counts
+    assert (was.paused, was.blocked) == (1, 1)
+    (condition,) = house.manager.machine.conditions.values()
+    assert condition.count == 1
+    await house.sound()
+
+
 async def test_a_fork_is_as_of_a_moment_also_if_all_ran_again_since(house: House) -> None:
     job = await house.submit(array="0-1")
     worker = await house.worker()
@@ -150,6 +170,10 @@ async def test_a_fork_is_as_of_a_moment_also_if_all_ran_again_since(house: House
     assert counts(await forked(house, "1", at=first)) == [(1, 1, 0, 0)]
     assert counts(await forked(house, "1", at=second)) == [(2, 0, 0, 0)]
     assert counts(await forked(house, "1")) == [(2, 0, 0, 0)]
+
+    await house.ask("POST", "/v1/hold", json={"select": ["all"]})
+    await house.ask("POST", "/v1/retry", json={"select": ["1"], "all": True})
+    assert counts(await forked(house, "1", dry_run=True)) == [(0, 2, 0, 0)], "now they are to run again"
 
     assert [await log(house, 4, task) for task in (0, 1)] == [b"1.0", b"1.1"]
     assert [await log(house, 5, task) for task in (0, 1)] == [b"later", b"later"]

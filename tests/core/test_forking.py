@@ -130,6 +130,13 @@ def test_a_task_has_the_record_that_it_had_then(
     }
 
 
+def test_now_only_records_count_and_what_is_to_run_again_has_none() -> None:
+    past = Past(None)
+    past.take_earlier([(0, 1, True, 5.0), (1, 2, False, 5.0)])
+    past.take_records([(1, 3, True, 1e12), (2, 4, False, 1.0)])
+    assert (set(past.kept()), past.chosen()) == ({1}, {})
+
+
 # -- what is affected -------------------------------------------------------------------------------------
 
 ALL = IntervalSet([(0, 3)])

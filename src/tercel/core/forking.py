@@ -26,15 +26,20 @@ Ended = tuple[int, int, bool, float]
 
 
 class Past:
-    """Takes the earlier attempts of a job's tasks, then the records of those that have ended; attempts in their order."""
+    """Takes the earlier attempts of a job's tasks, then the records of those that have ended.
 
-    def __init__(self, at: float) -> None:
+    `at` None is now: then records are all that counts, whatever the clock said, and what was reopened has none.
+    """
+
+    def __init__(self, at: float | None) -> None:
         self._at = at
         self._earlier: dict[int, tuple[float, int, bool]] = {}
         """By task, the last that had ended by then."""
         self._kept = IntervalSet()
 
     def take_earlier(self, attempts: Iterable[Ended]) -> None:
+        if self._at is None:
+            return
         for task, attempt, finished, ended_at in attempts:
             if ended_at <= self._at:
                 this = (ended_at, attempt, finished)
@@ -43,7 +48,7 @@ class Past:
     def take_records(self, records: Iterable[Ended]) -> None:
         found: list[Range] = []
         for task, _, finished, ended_at in records:
-            if ended_at <= self._at:
+            if self._at is None or ended_at <= self._at:
                 self._earlier.pop(task, None)
                 if finished:
                     found.append((task, task))

@@ -76,28 +76,28 @@ async def fork(manager: Manager, who: Identity, asked: Fork) -> Forked:
     if not chosen:
         raise UsageError("there is nothing to fork: name a job, as in 37", "select")
     now = manager.clock()
-    at = now if asked.at is None else asked.at
-    if not 0 <= at <= now:  # also true of what is not a number
+    if asked.at is not None and not 0 <= asked.at <= now:
         raise UsageError("a fork is from a moment in the past: this one is yet to come, or never was", "at")
     await manager.settled()
-    return await to_the_end(_fork(manager, who, asked, [id for id, _ in chosen], at))
+    return await to_the_end(_fork(manager, who, asked, [id for id, _ in chosen], now))
 
 
-async def _fork(manager: Manager, who: Identity, asked: Fork, ids: Sequence[int], at: float) -> Forked:
+async def _fork(manager: Manager, who: Identity, asked: Fork, ids: Sequence[int], now: float) -> Forked:
+    at = now if asked.at is None else asked.at
     with ExitStack() as stack:
         if asked.dry_run:
             reading = stack.enter_context(manager.store.reading())
-            return _told(ids, at, await _drafts(manager, who, asked, reading, ids, at), {})
+            return _told(ids, at, await _drafts(manager, who, asked, reading, ids), {})
         async with manager.snapshots.restoring:
             manager.check_saving()
             reading = stack.enter_context(manager.store.reading())
-            drafts = await _drafts(manager, who, asked, reading, ids, at)
+            drafts = await _drafts(manager, who, asked, reading, ids)
             copies = await _put_in(manager, who, asked, reading, drafts, at)
             return _told(ids, at, drafts, copies)
 
 
 async def _drafts(
-    manager: Manager, who: Identity, asked: Fork, reading: Reading, ids: Sequence[int], at: float
+    manager: Manager, who: Identity, asked: Fork, reading: Reading, ids: Sequence[int]
 ) -> list[_Draft]:
     """By number: what is needed comes before what needs it."""
     lives = await asyncio.to_thread(_lives, reading, ids)
@@ -112,7 +112,7 @@ async def _drafts(
             raise type(rules)(f"the copy of job {draft.row.id}: {rules}", "changes")
         draft.spec = replace(draft.spec, block_on=rules)
         draft.spec = _in_a_queue(manager, who, draft)
-    await asyncio.to_thread(_decide, reading, drafts, at, asked.only_affected)
+    await asyncio.to_thread(_decide, reading, drafts, asked)
     if sum(draft.attempts for draft in drafts) > MOST_ATTEMPTS:
         raise UsageError(f"these jobs have more than {MOST_ATTEMPTS:,} attempts: fork fewer", "select")
     return drafts
@@ -146,12 +146,12 @@ def _lives(reading: Reading, ids: Sequence[int]) -> list[LiveJob]:
 # -- what keeps its record --------------------------------------------------------------------------------
 
 
-def _decide(reading: Reading, drafts: list[_Draft], at: float, only_affected: bool) -> None:
+def _decide(reading: Reading, drafts: list[_Draft], asked: Fork) -> None:
     """Beside the loop: costs what has happened to the tasks."""
     copied = []
     for draft in drafts:
         check_changed(reading, draft.row, draft.spec, draft.change)
-        past = Past(at)
+        past = Past(asked.at)
         for part in reading.parts(draft.row.id):
             if isinstance(part, HistoryPart):
                 past.take_earlier(map(_ended, part.rows))
@@ -165,7 +165,7 @@ def _decide(reading: Reading, drafts: list[_Draft], at: float, only_affected: bo
                 draft.row.id,
                 draft.row.ranges,
                 kept,
-                _affected(reading, draft, kept, only_affected),
+                _affected(reading, draft, kept, asked.only_affected),
                 draft.spec.after,
                 draft.live.edges,
             )
@@ -209,8 +209,7 @@ async def _put_in(
 ) -> dict[int, int]:
     """Returns the copies' numbers."""
     ids = manager.take_job_ids([draft.row.id for draft in drafts])
-    needed = set().union(*(needed_by(draft.live) for draft in drafts)) - ids.keys()
-    outside = {id for id in needed if manager.store.job(id) is not None}
+    outside = await asyncio.to_thread(_outside, manager, drafts)
     jobs = {**{id: id for id in outside}, **ids}
     flows = placed_flows((draft.row for draft in drafts), ids)
     now = manager.clock()
@@ -219,11 +218,18 @@ async def _put_in(
         Noted(ids[draft.row.id], draft.row.ranges, now, "forked", _note(draft, asked, at)) for draft in drafts
     ]
     attempts = manager.machine.take_attempts(sum(draft.attempts for draft in drafts))
-    placing = Placing(_parts(reading, drafts, at), Places(jobs, {}, attempts), ())
+    placing = Placing(_parts(reading, drafts, asked.at), Places(jobs, {}, attempts), ())
     kept = Restored(f"fork {os.urandom(16).hex()}", now, who.user, tuple(ids.items()))
     async with pinned(manager, outside):
         await put_in(manager, rows, placing, (), notes, kept)
     return ids
+
+
+def _outside(manager: Manager, drafts: list[_Draft]) -> set[int]:
+    """Jobs that are needed, are not copied, and are still there."""
+    needed = set().union(*(needed_by(draft.live) for draft in drafts))
+    needed -= {draft.row.id for draft in drafts}
+    return {id for id in needed if manager.store.job(id) is not None}
 
 
 def _row(
@@ -247,7 +253,7 @@ def _row(
     )
 
 
-def _parts(reading: Reading, drafts: list[_Draft], at: float) -> Iterator[Part]:
+def _parts(reading: Reading, drafts: list[_Draft], at: float | None) -> Iterator[Part]:
     for draft in drafts:
         id = draft.row.id
         yield JobPart(draft.row, tuple(draft.live.edges))

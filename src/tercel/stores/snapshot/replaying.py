@@ -36,10 +36,15 @@ class _PutBack(msgspec.Struct):
 
 
 class Replaying:
-    """Of one job. `kept`: tasks that keep their records; `chosen`: which of their earlier attempts, if not the record of now."""
+    """Of one job; `at` None: as it is now. `kept`: tasks that keep their records; `chosen`: which of their earlier attempts, if not the record of now."""
 
     def __init__(
-        self, job: int, at: float, kept: IntervalSet, chosen: Mapping[int, int], lines: Sequence[str] | None
+        self,
+        job: int,
+        at: float | None,
+        kept: IntervalSet,
+        chosen: Mapping[int, int],
+        lines: Sequence[str] | None,
     ) -> None:
         self._job = job
         self._at = at
@@ -82,7 +87,7 @@ class Replaying:
             if self._chosen.get(row[0]) == row[1]:
                 back = _PutBack(row[:16], part.workers[row[3]], [])
                 self._back[row[0]] = self._awaited[row[1]] = back
-            elif row[ENDED_AT] <= self._at:
+            elif self._at is None or row[ENDED_AT] <= self._at:
                 rows.append(row)
         self._told = {row[1] for row in rows}
         if rows:
