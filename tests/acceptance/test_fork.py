@@ -104,7 +104,7 @@ async def test_what_makes_no_sense_is_refused_and_changes_nothing(lab: Lab) -> N
         (["--set", "array=0-9"], "tercel clone"),
         (["--set", "plot:lines_file=short.txt"], "not one of lines"),
         (["--at", "2099-01-01T00:00"], "yet to come"),
-        (["--at", "soon"], "no moment"),
+        (["--at", "soon"], "is no time"),
         (["--queue", "absent"], "no queue"),
     ]:
         done = lab.run("fork", "1", *words)

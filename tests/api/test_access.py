@@ -64,6 +64,13 @@ MAY = {
     ("POST", "/v1/conditions/{condition}/fail"): USERS,
     ("POST", "/v1/conditions/{condition}/pause"): USERS,
     ("POST", "/v1/conditions/{condition}/resume"): USERS,
+    ("GET", "/v1/switches"): USERS,
+    ("POST", "/v1/switches"): ADMINS,
+    ("GET", "/v1/snapshot"): USERS,
+    ("POST", "/v1/restore"): USERS,
+    ("GET", "/v1/snapshots"): USERS,
+    ("GET", "/v1/snapshots/{number}"): USERS,
+    ("POST", "/v1/snapshots/{number}/restore"): USERS,
     ("GET", "/v1/reservations"): USERS,
     ("POST", "/v1/reservations"): ADMINS,
     ("DELETE", "/v1/reservations/{reservation}"): ADMINS,
@@ -89,6 +96,7 @@ def _path(operation: Operation, job: int = 1) -> str:
         key=f"t{job}.0",
         reservation=7,
         condition=7,
+        number=7,
     )
     query = "&".join(f"{p.name}={job}" for p in operation.parameters if p.required and p.where == "query")
     return f"{path}?{query}" if query else path

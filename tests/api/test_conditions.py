@@ -10,7 +10,7 @@ import pytest
 
 from tercel.core.conditions import Verdict
 from tercel.core.model import Role
-from tercel.wire.api import ConditionList, ConditionView, Counted, JobList, Submission
+from tercel.wire.api import ConditionList, ConditionView, Counted, JobList, Submission, SwitchList
 from tercel.wire.messages import Brief, Probe, Probed
 from tests.api.house import Answer, House, Scripted, open_house
 from tests.api.scene import Scene
@@ -458,3 +458,37 @@ async def test_only_an_admin_may_have_more_than_the_network_tested_at_the_manage
     revision = {"select": ["1"], "block_on": body["block_on"]}
     assert (await house.ask("POST", "/v1/revise", token=ada, json=revision)).status == 403
     assert (await house.ask("POST", "/v1/jobs", json=body)).status == 201
+
+
+# -- what people turn off ---------------------------------------------------------------------------------
+
+
+@pytest.mark.T(8)
+async def test_what_asks_about_an_application_waits_while_it_is_off(house: House, tmp_path: Path) -> None:
+    worker = await house.worker()
+    off = {"name": "app=matlab", "off": True, "why": "upgrade"}
+    assert (await house.ask("POST", "/v1/switches", json=off)).of(Counted).count == 1
+    (one,) = (await house.get("/v1/switches", SwitchList)).switches
+    assert one.name == "app=matlab"
+    assert one.off.endswith(": upgrade")
+    rule = {"on": "start", "tester": "enabled:app=matlab", "policy": "every 1h for 2d"}
+    await house.submit(block_on=[rule])
+    (condition,) = await conditions(house)
+    assert condition.note.startswith("off by ") and condition.note.endswith(": upgrade")
+    assert (await house.ask("POST", "/v1/switches", json={"name": "app=matlab", "off": False})).of(
+        Counted
+    ).count == 1
+    assert (await house.get("/v1/switches", SwitchList)).switches == []
+    await change(house, "test")
+    await worker.offered(1)
+
+
+@pytest.mark.must("e")
+@pytest.mark.parametrize(
+    "name", ["", "matlab", "app=", "queue=x", "app=a b", "app=" + "x" * 200, "app=é", "app=x\n"]
+)
+async def test_only_systems_and_applications_are_turned_off(house: House, name: str) -> None:
+    answer = await house.ask("POST", "/v1/switches", json={"name": name, "off": True})
+    assert answer.status == 422 or answer.status == 400, answer
+    assert "is no switch" in answer.problem.detail
+    assert (await house.get("/v1/switches", SwitchList)).switches == []

@@ -322,3 +322,24 @@ def test_rules_of_a_job_are_revised_and_taken_away(
     assert tercel("revise", "37", "--block-on", given).out == "1 job revised\n"
     assert manager.asked("POST", "/v1/revise")[0].json()["block_on"] == sent
     assert tercel("revise", "37", "--block-on", given, "--json").json["block_on"] == sent
+
+
+# -- what people turn off ---------------------------------------------------------------------------------
+
+
+def test_applications_are_turned_off_and_on(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("POST", "/v1/switches", api.Counted(count=1))
+    assert tercel("switch", "off", "app=matlab", "--why", "upgrade").out == (
+        "app=matlab: off; `tercel switch on app=matlab` turns it on again\n"
+    )
+    assert tercel("switch", "on", "app=matlab").out == "app=matlab: on\n"
+    bodies = [request.json() for request in manager.requests if request.path == "/v1/switches"]
+    assert bodies == [
+        {"name": "app=matlab", "off": True, "why": "upgrade"},
+        {"name": "app=matlab", "off": False, "why": ""},
+    ]
+    view = api.SwitchView(name="app=matlab", off="by ada: upgrade", since=time.time() - 60)
+    manager.says("GET", "/v1/switches", api.SwitchList(switches=[view]))
+    assert "app=matlab" in tercel("switch").out
+    manager.says("GET", "/v1/switches", api.SwitchList(switches=[]))
+    assert tercel("switch", "list").err == "tercel: nothing is off\n"

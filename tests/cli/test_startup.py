@@ -94,7 +94,7 @@ def completed(line: str) -> list[str]:
 
 
 def test_completion_knows_commands_and_options() -> None:
-    assert completed("tercel s") == ["submit", "sweep", "status", "show", "snapshot", "schema"]
+    assert completed("tercel s") == ["submit", "sweep", "status", "show", "switch", "snapshot", "schema"]
     assert completed("tercel worker d") == ["drain"]
     assert completed("tercel worker r") == ["release"]
     assert completed("tercel reserve ") == ["create", "list", "end"]

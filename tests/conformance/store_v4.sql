@@ -89,6 +89,7 @@ CREATE TABLE line_chunk (
         PRIMARY KEY (job, first)
     );
 INSERT INTO "line_chunk" VALUES(2,0,X'93A161A162A163');
+CREATE TABLE switch (name TEXT PRIMARY KEY, row BLOB NOT NULL);
 CREATE TABLE next_number (kind TEXT PRIMARY KEY, value INTEGER NOT NULL);
 CREATE TABLE note (
         id INTEGER PRIMARY KEY,

@@ -1,5 +1,7 @@
 """Leases, outputs, values, tokens, and what is kept of workers, in every store."""
 
+import pytest
+
 from tercel.core.changes import (
     Concluded,
     LeaseClosed,
@@ -7,11 +9,13 @@ from tercel.core.changes import (
     OutputKept,
     ReservationRemoved,
     ReservationSet,
+    SwitchSet,
     TokenAdded,
     TokenRevoked,
     ValueKept,
     WorkerSet,
 )
+from tercel.core.conditions import SwitchRow
 from tercel.core.model import Call, Role
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.reports import Output
@@ -128,6 +132,16 @@ def test_reservations_are_kept_until_they_are_removed(kept: Kept) -> None:
     longer = Reservation(id=2, owner="ada", until=99.0)
     hand_over(kept.store, ReservationSet(longer), ReservationRemoved(1))
     assert kept.reopen().reservations == [longer]
+
+
+@pytest.mark.T(8)
+def test_what_is_off_is_kept_until_it_is_on(kept: Kept) -> None:
+    matlab = SwitchRow(name="app=matlab", off="by ada: upgrade", since=7.5)
+    hpc = SwitchRow(name="system=hpc1", off="by ada")
+    hand_over(kept.store, SwitchSet(hpc), SwitchSet(matlab), SwitchSet(SwitchRow(name="app=other")))
+    assert kept.reopen().switches == [matlab, hpc]
+    hand_over(kept.store, SwitchSet(SwitchRow(name="app=matlab")))
+    assert kept.reopen().switches == [hpc]
 
 
 def test_absurd_numbers_in_a_question_are_unknown_and_no_error(kept: Kept) -> None:

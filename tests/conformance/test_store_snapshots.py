@@ -10,6 +10,7 @@ import pytest
 from tercel.core.changes import JobAdded
 from tercel.core.errors import UsageError
 from tercel.core.model import After, JobSpec
+from tercel.core.reports import Output
 from tercel.stores.contract import Store
 from tercel.stores.memory import MemoryStore
 from tercel.stores.snapshot import files
@@ -17,6 +18,7 @@ from tercel.stores.snapshot.checking import check
 from tercel.stores.snapshot.records import FORMAT, Restored
 from tercel.stores.snapshot.saving import Choice
 from tercel.stores.sqlite import SqliteStore
+from tercel.stores.sqlite.snapshots import has_segments
 from tests.conformance.snapshots import KEY, NOW, OPEN, campaign, filled, restored_into, saved, told
 from tests.conformance.stores import Kept, KeptInSqlite, hand_over, job
 
@@ -190,6 +192,13 @@ def test_a_need_that_was_not_known_any_more_is_not_known_here_either(
     row = target.job(7)
     assert row is not None
     assert [after.job for after in row.spec.after] == [0]
+
+
+def test_outputs_in_pieces_are_told_from_others_without_decoding_all() -> None:
+    for inline in (b"", b"x", b"\xcd\x01", bytes(300)):
+        assert not has_segments(msgspec.msgpack.encode(Output(9, 9, inline)))
+    for segments in (1, 127, 128, 255, 256, 512, 16_384, 65_280):
+        assert has_segments(msgspec.msgpack.encode(Output(9, 9, b"", segments)))
 
 
 @pytest.mark.must("e")

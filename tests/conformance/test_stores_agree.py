@@ -27,9 +27,11 @@ from tercel.core.changes import (
     Leased,
     Noted,
     OutputKept,
+    OutputsDropped,
     Reopened,
     ReservationRemoved,
     ReservationSet,
+    SwitchSet,
     TasksBlocked,
     TasksUnblocked,
     TokenAdded,
@@ -37,6 +39,7 @@ from tercel.core.changes import (
     ValueKept,
     WorkerSet,
 )
+from tercel.core.conditions import SwitchRow
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import After, Call, JobSpec
 from tercel.core.presence import Reservation, WorkerRow
@@ -191,6 +194,10 @@ class StoresAgree(RuleBasedStateMachine):
     def set_worker(self, name: str, quarantined: str, tags: tuple[str, ...]) -> None:
         self.batch.append(WorkerSet(WorkerRow(name=name, quarantined=quarantined, lost_tags=tags)))
 
+    @rule(name=st.sampled_from(["app=a", "app=b"]), off=st.sampled_from(["by ada", ""]))
+    def switch(self, name: str, off: str) -> None:
+        self.batch.append(SwitchSet(SwitchRow(name=name, off=off)))
+
     @rule(id=st.integers(1, 3), owner=st.sampled_from(["ada", ""]))
     def reserve(self, id: int, owner: str) -> None:
         self.batch.append(
@@ -293,6 +300,10 @@ class StoresAgree(RuleBasedStateMachine):
     )
     def keep_output(self, attempt: int, stream: str, number: int) -> None:
         self.batch.append(OutputKept(attempt, stream, number, f"{attempt} {stream} {number}".encode()))
+
+    @rule(attempts=st.lists(st.integers(1, 3), unique=True))
+    def drop_outputs(self, attempts: list[int]) -> None:
+        self.batch.append(OutputsDropped(tuple(attempts)))
 
     @rule(key=st.sampled_from(["ba", "bb"]), number=st.integers(0, 3), last=st.booleans())
     def keep_value(self, key: str, number: int, last: bool) -> None:

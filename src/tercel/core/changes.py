@@ -6,7 +6,7 @@ must give the same state as once: after a failed commit the same batch is handed
 
 import msgspec
 
-from tercel.core.conditions import ConditionRow
+from tercel.core.conditions import ConditionRow, SwitchRow
 from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, JobSpec, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
@@ -169,6 +169,12 @@ class Noted(msgspec.Struct, frozen=True):
     """Who, and why."""
 
 
+class SwitchSet(msgspec.Struct, frozen=True):
+    """In the place of the one of this name, if there is one; one that is on is not kept."""
+
+    switch: SwitchRow
+
+
 class OutputKept(msgspec.Struct, frozen=True):
     """A compressed piece (zlib) of an attempt's output. Committed before the report that refers to it."""
 
@@ -177,6 +183,15 @@ class OutputKept(msgspec.Struct, frozen=True):
     """`out`, `err` or `value`."""
     number: int
     data: bytes
+
+
+class OutputsDropped(msgspec.Struct, frozen=True):
+    """Attempts that never concluded: what they had sent ahead of their output is of no use any more.
+
+    Of one that has a record after all, the pieces that its record tells of stay.
+    """
+
+    attempts: tuple[int, ...]
 
 
 class ValueKept(msgspec.Struct, frozen=True):
@@ -218,7 +233,9 @@ Change = (
     | TasksBlocked
     | TasksUnblocked
     | Noted
+    | SwitchSet
     | OutputKept
+    | OutputsDropped
     | ValueKept
     | TokenAdded
     | TokenRevoked
@@ -258,3 +275,5 @@ class Loaded(msgspec.Struct, frozen=True):
     conditions: list[ConditionRow] = []
     """Those that are not closed."""
     next_condition: int = 1
+    switches: list[SwitchRow] = []
+    """Those that are off."""

@@ -77,6 +77,15 @@ class ConditionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return self.owner, self.tester, self.place, self.where, self.own, self.policy, self.cwd, env
 
 
+class SwitchRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A system or an application that people turned off: `app=matlab`. One that is on is not kept."""
+
+    name: str
+    off: str = ""
+    """By whom, and why; empty: it is on."""
+    since: float = 0.0
+
+
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Why a stage of a task could not be done although nothing is wrong with the task."""
 

@@ -26,7 +26,9 @@ from tercel.core.changes import (
     Edge,
     QueueRemoved,
     QueueSet,
+    SwitchSet,
 )
+from tercel.core.conditions import SwitchRow
 from tercel.core.effects import Acknowledged, Ended, Progressed
 from tercel.core.faults import fault_at_worker
 from tercel.core.inputs import Inputs
@@ -85,6 +87,14 @@ class Machine(Adopting):
             self._admit_more(queue)
         self.changes.append(QueueSet(row))
         self._dispatcher.work_appeared()
+
+    def on_switch(self, row: SwitchRow) -> None:
+        """Turn a system or an application off, or on again. Whoever asks about it hears of that at the next test."""
+        if row.off:
+            self.switches[row.name] = row
+        else:
+            self.switches.pop(row.name, None)
+        self.changes.append(SwitchSet(row))
 
     def on_queue_removed(self, name: str) -> None:
         """Nothing unfinished is in it."""

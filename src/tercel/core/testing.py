@@ -2,7 +2,8 @@
 
     quota:queue=chem<50      tasks under way of a queue, a user, a node or those that hold a resource (licence.matlab)
     worker:worker.gpus >= 1  a worker is connected that meets a condition
-    enabled:queue=chem       a queue is not paused, a worker (or node, or site) takes tasks
+    enabled:queue=chem       a queue is not paused; a worker (or node, or site) takes tasks; a system or application (app=matlab)
+                             is not switched off
 
 They say for how many there is room.
 """
@@ -19,10 +20,11 @@ from tercel.core.kinds import where_of
 KINDS = {
     "quota": "fewer tasks than so many are under way: quota:queue=chem<50, user=ada<10, node=n1<4, resource=licence.matlab<5",
     "worker": "a worker is connected that meets a condition: worker:worker.gpus >= 1",
-    "enabled": "a queue is not paused, or a worker, node or site takes tasks: enabled:queue=chem",
+    "enabled": "it is not turned off: enabled:queue=chem, worker=w1, node=n1, site=lab, or what `tercel switch` turns: "
+    "app=matlab, system=hpc1",
 }
 _QUOTA = re.compile(r"(queue|user|node|resource)\s*=\s*([^\s<]{1,200})\s*<\s*([0-9]{1,9})")
-_ENABLED = re.compile(r"(queue|worker|node|site)\s*=\s*(\S{1,200})")
+_ENABLED = re.compile(r"(queue|worker|node|site|app|system)\s*=\s*(\S{1,200})")
 
 
 def normalise_here(kind: str, text: str) -> str:
@@ -97,6 +99,9 @@ def _enabled(books: Books, text: str) -> Verdict:
         queue = books.queues.get(name)
         paused = queue.row.paused if queue is not None else ""
         return Verdict(not paused, 0, paused or "enabled")
+    if of in ("app", "system"):
+        switch = books.switches.get(text)
+        return Verdict(switch is None, 0, "enabled" if switch is None else f"off {switch.off}")
     here = [
         worker
         for worker in books.workers.values()

@@ -1,16 +1,24 @@
-"""The routes about what blocked tasks wait for, and what each does."""
+"""The routes about what blocked tasks wait for, and about what is turned off."""
 
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from tercel.manager import conditions
+from tercel.manager import conditions, switches
 from tercel.manager.access import Identity
 from tercel.manager.calls import Call, answer, whole_number
 from tercel.manager.openapi import MAX_NUMBER, Operation, Parameter
-from tercel.manager.routing import ASKED, CHANGED, MAX_REQUEST_BYTES, USERS, Handler, Route, look
+from tercel.manager.routing import ADMINS, ASKED, CHANGED, MAX_REQUEST_BYTES, USERS, Handler, Route, look
 from tercel.manager.service import Manager
-from tercel.wire.api import ConditionFailure, ConditionList, ConditionRelease, ConditionView, Counted
+from tercel.wire.api import (
+    ConditionFailure,
+    ConditionList,
+    ConditionRelease,
+    ConditionView,
+    Counted,
+    SwitchChange,
+    SwitchList,
+)
 
 MAX_PAGE = 1000
 _CONDITION = Parameter("condition", "integer", "path", "3 of C3", least=0, most=MAX_NUMBER)
@@ -38,6 +46,16 @@ async def post_release(call: Call) -> web.Response:
 async def post_fail(call: Call) -> web.Response:
     asked = await call.body(ConditionFailure)
     return answer(Counted(count=await conditions.fail(call.manager, call.who, _id(call), asked.why)))
+
+
+async def get_switches(call: Call) -> web.Response:
+    return answer(switches.listed(call.manager))
+
+
+async def post_switch(call: Call) -> web.Response:
+    asked = await call.body(SwitchChange)
+    why = asked.why if asked.off else None
+    return answer(Counted(count=await switches.turn(call.manager, call.who, asked.name, why)))
 
 
 def _id(call: Call) -> int:
@@ -89,4 +107,18 @@ RECOVERY_ROUTES: list[Route] = [
     _change("fail", "Give it up: its tasks fail", post_fail, ConditionFailure),
     _change("pause", "Neither test it nor give it up until it is resumed", _simply(conditions.pause)),
     _change("resume", "Test it again, and at once", _simply(conditions.resume)),
+    look("/v1/switches", "Systems and applications that are off", SwitchList, get_switches),
+    (
+        Operation(
+            method="POST",
+            path="/v1/switches",
+            roles=ADMINS,
+            summary="Turn a system or an application off, or on again",
+            body=SwitchChange,
+            most_bytes=MAX_REQUEST_BYTES,
+            answer=Counted,
+            problems=CHANGED,
+        ),
+        post_switch,
+    ),
 ]

@@ -1,4 +1,4 @@
-"""What is asked about conditions that blocked tasks wait for. They are named by their numbers: 3 for C3."""
+"""What is asked about conditions that blocked tasks wait for (3 for C3), and about what is turned off."""
 
 from tercel.sdk.answers import Query
 from tercel.sdk.connection import Connection
@@ -40,3 +40,16 @@ class AsksRecovery(Connection):
     async def resume_condition(self, id: int) -> api.Counted:
         """Test it again, and at once. The count is 0 if it was not paused."""
         return await self._ask("POST", f"/conditions/{id}/resume", api.Counted)
+
+    async def switches(self) -> api.SwitchList:
+        """Systems and applications that are off."""
+        return await self._ask("GET", "/switches", api.SwitchList)
+
+    async def switch_off(self, name: str, *, why: str = "") -> api.Counted:
+        """`app=matlab` or `system=hpc1`: what asks whether it is enabled waits from its next test on."""
+        change = api.SwitchChange(name=name, off=True, why=why)
+        return await self._ask("POST", "/switches", api.Counted, body=change)
+
+    async def switch_on(self, name: str) -> api.Counted:
+        """The count is 0 if it was on."""
+        return await self._ask("POST", "/switches", api.Counted, body=api.SwitchChange(name=name, off=False))

@@ -67,3 +67,24 @@ class ConditionRelease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class ConditionFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     why: str = ""
     """For those who ask why their tasks failed."""
+
+
+class SwitchView(msgspec.Struct, frozen=True, kw_only=True):
+    """A system or an application that is off."""
+
+    name: str
+    """app=matlab"""
+    off: str
+    """By whom, and why."""
+    since: float
+
+
+class SwitchList(msgspec.Struct, frozen=True, kw_only=True):
+    switches: list[SwitchView]
+
+
+class SwitchChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    """app=matlab or system=hpc1"""
+    off: bool
+    why: str = ""

@@ -1,11 +1,9 @@
 """tercel fork"""
 
-import time
-
 import click
 
+from tercel.cli.asking import moment
 from tercel.cli.lazy import Command, late
-from tercel.cli.moments import parse_moment
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import split
 from tercel.cli.talking import talk
@@ -19,7 +17,7 @@ COLUMNS = ("WAS", "IS", "NAME", "TASKS", "KEPT", "NOT FINISHED", "CHANGED", "NEE
 @click.command(cls=Command)
 @click.argument("select", metavar="JOB...", nargs=-1, required=True)
 @click.option(
-    "--at", metavar="TIME", help="As of 14:05 (today), 2026-11-16T14:05, or 2h (ago).  [default: now]"
+    "--at", metavar="TIME", help="As of 14:05, 2026-11-16T14:05, or 2h (so long ago).  [default: now]"
 )
 @click.option(
     "--set",
@@ -59,13 +57,13 @@ def command(
     tercel fork 37 --at 14:05 --set command='./fit2.sh {C}' --only-affected --dry-run
     """
     chosen = split(select)
-    moment = None if at is None else parse_moment(at, time.time(), "at")
+    then = None if at is None else moment(at, "at")
     wanted = late("tercel.sdk.files.settings", "from_texts")(settings) if settings else None
 
     async def ask(client: AsyncClient) -> None:
         forked = await client.fork(
             chosen,
-            at=moment,
+            at=then,
             settings=wanted,
             only_affected=only_affected,
             name=name,

@@ -21,12 +21,14 @@ from tercel.core.changes import (
     LiveJob,
     Noted,
     OutputKept,
+    OutputsDropped,
     QueueRemoved,
     QueueSet,
     Reopened,
     ReservationRemoved,
     ReservationSet,
     SpanConcluded,
+    SwitchSet,
     TasksBlocked,
     TasksUnblocked,
     TokenAdded,
@@ -34,7 +36,7 @@ from tercel.core.changes import (
     ValueKept,
     WorkerSet,
 )
-from tercel.core.conditions import ConditionRow
+from tercel.core.conditions import ConditionRow, SwitchRow
 from tercel.core.model import Call, JobRow, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.reports import Outcome
@@ -51,6 +53,7 @@ class Books:
         self.queues: dict[str, QueueRow] = {}
         self.workers: dict[str, WorkerRow] = {}
         self.reservations: dict[int, Reservation] = {}
+        self.switches: dict[str, SwitchRow] = {}
         self.calls: dict[int, tuple[Call, ...]] = {}
         self.values: defaultdict[str, dict[int, tuple[bytes, bool]]] = defaultdict(dict)
         """By key and number: a piece, and whether it is the last."""
@@ -108,6 +111,10 @@ class Books:
                 self.reservations[reservation.id] = reservation
             case ReservationRemoved(id):
                 self.reservations.pop(id, None)
+            case SwitchSet(switch) if switch.off:
+                self.switches[switch.name] = switch
+            case SwitchSet(switch):
+                self.switches.pop(switch.name, None)
             case JobAdded(row, lines, calls, edges):
                 if row.id not in self.jobs:
                     self._keep(row)
@@ -134,12 +141,26 @@ class Books:
                 self.tasks[job].notes.append(change)
             case OutputKept(attempt, stream, number, data):
                 self.segments[attempt, stream][number] = data
+            case OutputsDropped(attempts):
+                for place in self.half_done(set(attempts)):
+                    del self.segments[place]
             case ValueKept(key, number, data, last):
                 self.values[key][number] = (data, last)
             case TokenAdded(token):
                 self.tokens[token.id] = token
             case TokenRevoked(token_id):
                 self.tokens.pop(token_id, None)
+
+    def half_done(self, attempts: set[int]) -> list[tuple[int, str]]:
+        """Pieces of output of these attempts that no record tells of."""
+        told = {
+            (record.report.attempt, stream)
+            for tasks in self.tasks.values()
+            for record in tasks.all_records()
+            for stream in ("out", "err", "value")
+            if getattr(record.report, stream) is not None
+        }
+        return [place for place in self.segments if place[0] in attempts and place not in told]
 
     def _keep(self, row: JobRow) -> None:
         self.jobs[row.id] = row

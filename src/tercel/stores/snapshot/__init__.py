@@ -5,6 +5,7 @@
     saving     a store -> records -> a file
     checking   a file -> what it contains, if every record of it is right
     replaying  records of a job as it stood at a moment
+    judging    what must be true of single records
     placing    records under the numbers that a manager gave them
 
 A file is checked from its first byte to its last before anything of it is put into a store.

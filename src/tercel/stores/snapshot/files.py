@@ -31,7 +31,7 @@ BLOCK_BYTES = 2**20
 MOST_BYTES = 2**26
 """Of one block, raw or stored."""
 LEVEL = 1
-"""Of compression: 6 saves a tenth more of the room and takes four times as long."""
+"""Of compression. On rows of outcomes 6 took three times as long, for a file that was no smaller."""
 AHEAD = 4
 """Blocks that are being compressed while others are made."""
 _ARRAY32 = struct.Struct(">BI")

@@ -40,6 +40,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         "CREATE TABLE leaving (job INTEGER PRIMARY KEY)",
         "CREATE TABLE restoring (job INTEGER PRIMARY KEY)",
         "CREATE TABLE restored (id TEXT PRIMARY KEY, row BLOB NOT NULL)",
+        "CREATE TABLE switch (name TEXT PRIMARY KEY, row BLOB NOT NULL)",
         "CREATE TABLE next_number (kind TEXT PRIMARY KEY, value INTEGER NOT NULL)",
         "CREATE TABLE condition (id INTEGER PRIMARY KEY, row BLOB NOT NULL, closed_at REAL)",
         "CREATE INDEX condition_open ON condition (id) WHERE closed_at IS NULL",

@@ -11,7 +11,7 @@ alike: tests/conformance/test_stores.py compares them, starting from each versio
      |----< job_edge, job_need, note
      |----< blocked >---- condition
      |----< value_use >-- value_piece
-    epoch, token, queue, worker_row, reservation, next_number, restored   stand alone
+    epoch, token, queue, worker_row, reservation, switch, next_number, restored   stand alone
 """
 
 import sqlite3
@@ -106,6 +106,7 @@ SCHEMA: tuple[str, ...] = (
     # What people and faults have made of workers: of most nothing.
     "CREATE TABLE worker_row (name TEXT PRIMARY KEY, row BLOB NOT NULL)",
     "CREATE TABLE reservation (id INTEGER PRIMARY KEY, row BLOB NOT NULL)",
+    "CREATE TABLE switch (name TEXT PRIMARY KEY, row BLOB NOT NULL)",
     "CREATE TABLE worker (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
     """
     CREATE TABLE lease (

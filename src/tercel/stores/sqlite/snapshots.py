@@ -106,10 +106,18 @@ class SqliteReading(Reading):
     def _segments(self, rows: Sequence[OutcomeRow | HistoryRow]) -> Iterator[SegmentPart]:
         for row in rows:
             for blob in row[13:16]:
-                if blob is not None and _decode_output(blob).segments:
+                if blob is not None and has_segments(blob):
                     for piece in self._connection.execute(own.SEGMENTS, (row[1],)):
                         yield SegmentPart(row[1], *piece)
                     break
+
+
+def has_segments(blob: bytes) -> bool:
+    """Of an output, as msgpack. Its last number says so, and is 0 of nearly all: so few need to be decoded.
+
+    Numbers that end with a byte of 0 and are not 0 are written as 0xcd and two bytes.
+    """
+    return (blob[-1] != 0 or blob[-3:-2] == b"\xcd") and _decode_output(blob).segments > 0
 
 
 def _pages(cursor: sqlite3.Cursor) -> Iterator[list[Any]]:
