@@ -72,6 +72,24 @@ async def test_exactly_what_a_changed_command_affects_runs_again(lab: Lab) -> No
     shown = lab.ok("show", "3")
     assert "from job 1 as of" in shown
     assert "only what is affected" in shown
+    assert "from job 1 as of" in lab.ok("history", "3.2")
+    assert "from job 1 as of" in lab.ok("history", "3")
+
+
+@pytest.mark.C(8)
+async def test_a_fork_from_before_a_rollback_has_what_was_rolled_back(lab: Lab) -> None:
+    await campaign(lab)
+    async with lab.client() as client:
+        ended = max([task.attempts[0].ended_at for job in (1, 2) for task in await all_tasks(client, job)])
+        started = (await client.task(1, 0)).attempts[0].started_at
+        lab.ok("rollback", "1", "--finished", "--yes")
+        await lab.done([1, 2])
+        assert len((await client.task(1, 0)).attempts) == 2
+        told = await client.fork(["1"], at=ended)
+        assert [job.kept for job in told.jobs] == [4, 4]
+        (attempt,) = (await client.task(told.jobs[0].id, 0)).attempts
+        assert attempt.started_at == started
+        assert await said(client, told.jobs[1].id) == [f"plot of {number}\n" for number in (1, 2, 3, 4)]
 
 
 @pytest.mark.C(8)
