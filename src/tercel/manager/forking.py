@@ -16,7 +16,7 @@ from contextlib import ExitStack
 import msgspec
 
 from tercel.core.changes import LiveJob, Noted
-from tercel.core.errors import UsageError
+from tercel.core.errors import NotFound, UsageError
 from tercel.core.forking import Copied, Fate, Past, affected, fates, is_changed
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import JobRow, JobSpec
@@ -100,7 +100,9 @@ async def _drafts(
     manager: Manager, who: Identity, asked: Fork, reading: Reading, ids: Sequence[int]
 ) -> list[_Draft]:
     """By number: what is needed comes before what needs it."""
-    lives = await asyncio.to_thread(_lives, reading, ids)
+    lives = [live for live in await asyncio.to_thread(_lives, reading, ids) if who.may_see(live.job)]
+    if not lives:
+        raise NotFound("these jobs were removed a moment ago: there is nothing to fork", "select")
     changes = changed_by(asked, [live.job for live in lives])
     drafts = [
         _Draft(live, change, change.spec(live.job.spec)) for live, change in zip(lives, changes, strict=True)
