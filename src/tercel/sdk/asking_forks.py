@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 
+import msgspec
+
+from tercel.sdk.answers import decode, target
 from tercel.sdk.connection import Connection
 from tercel.wire.api import Fork, ForkChange, Forked
 
@@ -41,5 +44,7 @@ class AsksForks(Connection):
             hold=hold,
             dry_run=dry_run,
         )
-        # Not repeatable: a second time would make copies once more.
-        return await self._ask("POST", "/fork", Forked, body=fork, repeatable=dry_run)
+        data = msgspec.json.encode(fork)
+        # However long it takes to copy millions of records; and never sent twice, which would copy them twice.
+        answer = await self._upload(target("/fork", {}), len(data), [data])
+        return decode(answer.body, Forked)
