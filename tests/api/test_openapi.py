@@ -131,6 +131,7 @@ BEYOND_A_SCHEMA = {
     "POST /v1/tokens": {"user", "note"},
     "GET /v1/snapshot": {"select"},
     "POST /v1/restore": {"snapshot"},
+    "POST /v1/fork": {"select", "at", "changes", "name", "queue"},
 }
 """Fields with rules that a schema cannot tell: 9-0 is no range, a blank is no command, characters are not bytes."""
 WHOLE = re.compile(r"Expected `int( \| null)?`, got `float`")

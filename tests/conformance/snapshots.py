@@ -115,7 +115,7 @@ def restored_into(
     rows = [part.row for part in parts if isinstance(part, ConditionPart)]
     conditions = {row.id: free + number for number, row in enumerate(rows)}
     placing = Placing(
-        path,
+        parts,
         Places(ids, conditions, attempt),
         [key for key in _keys(parts) if not store.value_piece_count(key)],
     )

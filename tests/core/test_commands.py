@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tercel.core import commands
 from tercel.core.commands import check_spec, parse_array, parse_size, parse_time, plain_argv
 from tercel.core.errors import UsageError
-from tercel.core.model import MAX_PRIORITY, MAX_TASKS, JobSpec
+from tercel.core.model import MAX_PRIORITY, MAX_TASKS, Call, Function, JobSpec
 
 # -- arrays ------------------------------------------------------------------------------------------------
 
@@ -386,6 +386,15 @@ def test_a_number_too_large_for_any_machine_is_refused_like_any_other() -> None:
     with pytest.raises(UsageError) as caught:
         check_spec(spec, None)
     assert caught.value.field == "mem_bytes"
+
+
+@pytest.mark.parametrize("names", [("t1.0",), ("t1.0", "t1.1", "t1.2"), ("t1.0", "x" * 10_000)])
+def test_a_call_names_all_values_that_it_has_or_none(names: tuple[str, ...]) -> None:
+    spec, values = JobSpec(function=Function(code=b"x")), ("t5.0", "t5.1")
+    check_spec(spec, calls=[Call(b"", values), Call(b"", values, ("t1.0", "t1.1"))])
+    with pytest.raises(UsageError) as caught:
+        check_spec(spec, calls=[Call(b"", values, names)])
+    assert caught.value.field == "calls[0].names"
 
 
 @pytest.mark.parametrize("argument", ["x" * (commands.MAX_ARGV_BYTES - 10)])

@@ -48,6 +48,7 @@ COMMANDS = (
     Entry("revise", f"{_HERE}.revise", "Change what unfinished jobs ask for.", _CHANGE),
     Entry("reprioritise", f"{_HERE}.reprioritise", "Give jobs another priority.", _CHANGE),
     Entry("clone", f"{_HERE}.clone", "Submit a job like another, with some things changed.", _CHANGE),
+    Entry("fork", f"{_HERE}.fork", "Replay jobs from a moment, with some things changed.", _CHANGE),
     Entry("queue", f"{_HERE}.queue", "Queues: weights, caps, who has had how much.", _CHANGE),
     Entry("up", f"{_HERE}.up", "Start a manager and a worker on this machine.", _POOL),
     Entry("manager", f"{_HERE}.manager", "Start a manager alone.", _POOL),

@@ -48,6 +48,8 @@ ending      tasks are cancelled or run again
 testing     testers that ask the manager's own books
 waves       what waits for conditions is let go, or given up
 recovery    conditions are tested
+adopting    jobs come from elsewhere, with a past
+forking     what of a replayed job keeps its record, and what runs again
 machine     events in; changes to commit and effects to perform out
 demands     what a job asks that nobody has, and who comes nearest
 explain     why a task is not running

@@ -262,6 +262,10 @@ def _check_calls(calls: Sequence[Call]) -> None:
             size += sum(map(len, call.values))
             for key in call.values:
                 parse_key(key, f"calls[{number}].values")
+        if call.names and (len(call.names) != len(call.values) or max(map(len, call.names)) > MAX_NAME):
+            raise UsageError(
+                f"calls[{number}] does not name the values that it has", f"calls[{number}].names"
+            )
         if size > MAX_CALL_BYTES:
             raise UsageError(
                 f"calls[{number}] has {size:,} bytes of arguments; at most {MAX_CALL_BYTES:,}: upload large ones as "

@@ -2,11 +2,14 @@
 
 from decimal import Decimal
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
 from tercel.core.grids import Grid
 from tercel.core.intervals import Range
+
+V = TypeVar("V")
 
 DEFAULT_PRIORITY = 1000
 """0 is most urgent; the room above leaves space to be less urgent than usual, and below to be more."""
@@ -133,6 +136,14 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     arguments: bytes
     """Pickle of (args, kwargs)."""
     values: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """What the pickle calls each of them, if not by its key: a copied call takes what copied tasks return."""
+
+    def named(self, inputs: dict[str, V]) -> dict[str, V]:
+        """By key -> by what the pickle calls them."""
+        if not self.names:
+            return inputs
+        return inputs | {name: inputs[key] for name, key in zip(self.names, self.values, strict=True)}
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -7,6 +7,10 @@
     frames         what it is sent, in frames that a link takes
     submissions    jobs and flows as they are handed in
     requests       what clients ask for: cancel, retry, hold, release, revise
+    snapshots      jobs with all that is known of them, as files
+    restoring      jobs with a past are put in, and go on
+    forking        jobs are replayed from a moment, with some things changed
+    fork_changes   which of them, and whether that can be
     queues         who may change them, and how they stand
     finding        a job by its number
     views          what clients are shown of jobs and tasks

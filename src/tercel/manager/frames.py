@@ -62,7 +62,7 @@ def _fitting(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _call_size(call: Call) -> int:
-    keys = sum(len(key) + _ID_BYTES for key in call.values) if call.values else 0
+    keys = sum(len(key) + _ID_BYTES for key in (*call.values, *call.names)) if call.values else 0
     return _SMALL_BYTES + len(call.arguments) + keys
 
 

@@ -89,7 +89,9 @@ async def get_jobs(call: Call) -> web.Response:
 
 
 async def get_job(call: Call) -> web.Response:
-    return answer(views.job_view(call.manager, await call.job()))
+    row = await call.job()
+    forked = await asyncio.to_thread(views.forked, call.manager.store, row)
+    return answer(msgspec.structs.replace(views.job_view(call.manager, row), forked=forked))
 
 
 async def get_submission(call: Call) -> web.Response:

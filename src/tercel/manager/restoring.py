@@ -10,16 +10,17 @@ Once the file is checked and found good, it is restored though the client may ha
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
 from tercel.core.blocked import Condition
-from tercel.core.changes import Change, ConditionSet, JobAdded, LiveJob
+from tercel.core.changes import Change, ConditionSet, JobAdded, LiveJob, Noted
 from tercel.core.conditions import ConditionRow
 from tercel.core.errors import Forbidden, PassingFault, UsageError
 from tercel.core.model import BlockRule, JobRow, Role
@@ -32,6 +33,7 @@ from tercel.manager.snapshots import unwritten
 from tercel.stores.contract import needed_by
 from tercel.stores.snapshot.checking import Contents, check
 from tercel.stores.snapshot.contract import ROWS, Placed
+from tercel.stores.snapshot.files import parts
 from tercel.stores.snapshot.placing import (
     Places,
     Placing,
@@ -42,6 +44,8 @@ from tercel.stores.snapshot.placing import (
 from tercel.stores.snapshot.records import HistoryPart, OutcomesPart, Restored, SegmentPart, ValuePart
 from tercel.wire.api_snapshots import Restoration
 
+T = TypeVar("T")
+
 MOST_ATTEMPTS = 2**31
 """In one snapshot: a manager numbers twice as many before it must be started anew."""
 SLICE_BYTES = 2**20
@@ -50,7 +54,7 @@ JOBS_AT_ONCE = 100
 """Read from the store, and handed to the machine, before others get their turn."""
 NOTES_MOST = 20
 
-_under_way: set[asyncio.Task[Restoration]] = set()
+_under_way: set[asyncio.Future[Any]] = set()
 """Nothing else holds them when a client leaves."""
 
 
@@ -92,13 +96,18 @@ async def _receive(path: Path, content: AsyncIterator[bytes]) -> None:
 async def _to_the_end(
     manager: Manager, who: Identity, path: Path, staying: AsyncExitStack, *, again: bool
 ) -> Restoration:
-    """Though whoever asks may leave. `staying` is closed when the file is of no more use."""
+    """`staying` is closed when the file is of no more use."""
 
     async def done() -> Restoration:
         async with staying:
             return await restore(manager, who, path, again=again)
 
-    task = asyncio.ensure_future(done())
+    return await to_the_end(done())
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Though whoever asks may leave."""
+    task = asyncio.ensure_future(work)
     _under_way.add(task)
     task.add_done_callback(_under_way.discard)
     return await asyncio.shield(task)
@@ -169,19 +178,9 @@ async def _restore(
             {row.id: id for row, id in plan.conditions},
             manager.machine.take_attempts(contents.attempts),
         )
-        placing = Placing(path, places, contents.values & absent)
-        try:
-            await _stage(manager, plan, placing)
-            rows = [ConditionSet(row) for row in plan.condition_rows(header.saved_at)]
-            added = [JobAdded(row, (), (), placing.edges.get(row.id, ())) for row in plan.rows]
-            changes: list[Change] = [*added, *rows]
-            kept = Restored(header.id, manager.clock(), who.user, tuple(plan.ids.items()))
-            await manager.on_disk(partial(manager.store.adopt, plan.numbers, changes, kept))
-        except BaseException:
-            with suppress(PassingFault):  # then it is gone with the next start
-                await manager.on_disk(partial(manager.store.unstage, plan.numbers))
-            raise
-        await _go_on(manager, plan, {change.condition.id: change.condition for change in rows})
+        placing = Placing(parts(path), places, contents.values & absent)
+        kept = Restored(header.id, manager.clock(), who.user, tuple(plan.ids.items()))
+        await put_in(manager, plan.rows, placing, plan.condition_rows(header.saved_at), (), kept)
         return Restoration(
             id=header.id,
             jobs=list(plan.ids.items()),
@@ -189,6 +188,28 @@ async def _restore(
             unfinished=sum(row.task_count for row in plan.rows) - sum(job.ended for job in contents.jobs),
             notes=plan.notes,
         )
+
+
+async def put_in(
+    manager: Manager,
+    rows: Sequence[JobRow],
+    placing: Placing,
+    conditions: Sequence[ConditionRow],
+    notes: Sequence[Noted],
+    kept: Restored,
+) -> None:
+    """Jobs with a past are this manager's, all of them or none, and go on. One such at a time."""
+    numbers = sorted(row.id for row in rows)
+    try:
+        await _stage(manager, numbers, placing)
+        added = [JobAdded(row, (), (), placing.edges.get(row.id, ())) for row in rows]
+        changes: list[Change] = [*added, *map(ConditionSet, conditions), *notes]
+        await manager.on_disk(partial(manager.store.adopt, numbers, changes, kept))
+    except BaseException:
+        with suppress(PassingFault):  # then it is gone with the next start
+            await manager.on_disk(partial(manager.store.unstage, numbers))
+        raise
+    await _go_on(manager, rows, {row.id: row for row in conditions})
 
 
 def _numbers(before: Restored) -> str:
@@ -214,7 +235,6 @@ class _Plan:
         self.notes: list[str] = []
         self._keyless = 0
         self.ids = manager.take_job_ids([job.row.id for job in contents.jobs])
-        self.numbers = sorted(self.ids.values())
         flows = placed_flows((job.row for job in contents.jobs), self.ids)
         self.rows = [self._row(job.row, flows) for job in contents.jobs]
         if self._keyless:
@@ -242,14 +262,14 @@ class _Plan:
         return [placed_condition(row, id, saved_at, now) for row, id in self.conditions]
 
 
-async def _stage(manager: Manager, plan: _Plan, placing: Placing) -> None:
+async def _stage(manager: Manager, numbers: Sequence[int], placing: Placing) -> None:
     """The next slice is read while the one before it is written."""
     slices = _slices(placing.parts())
     ahead = asyncio.ensure_future(asyncio.to_thread(next, slices, None))
     try:
         while (slice := await ahead) is not None:
             ahead = asyncio.ensure_future(asyncio.to_thread(next, slices, None))
-            await manager.on_disk(partial(manager.store.stage, plan.numbers, slice))
+            await manager.on_disk(partial(manager.store.stage, numbers, slice))
     finally:
         await asyncio.wait([ahead])
 
@@ -275,11 +295,11 @@ def _weight(placed: Placed) -> float:
     return len(part.data) / SLICE_BYTES if isinstance(part, SegmentPart | ValuePart) else 0.01
 
 
-async def _go_on(manager: Manager, plan: _Plan, rows: dict[int, ConditionRow]) -> None:
+async def _go_on(manager: Manager, jobs: Iterable[JobRow], rows: dict[int, ConditionRow]) -> None:
     """In order of their numbers: what a job needs comes before it."""
     conditions: dict[int, Condition] = {}
     machine = manager.machine
-    unfinished = iter([row.id for row in plan.rows if row.ended_at is None])
+    unfinished = iter([row.id for row in jobs if row.ended_at is None])
     async with manager.reopening:
         while ids := list(islice(unfinished, JOBS_AT_ONCE)):
             for live in await asyncio.to_thread(_lives, manager, ids):

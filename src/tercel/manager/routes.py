@@ -5,6 +5,7 @@ from tercel.core.states import TaskState
 from tercel.manager import handlers
 from tercel.manager.calls import MSGPACK
 from tercel.manager.openapi import MAX_NUMBER, TASKS, Operation, Parameter
+from tercel.manager.routes_forks import FORK_ROUTES
 from tercel.manager.routes_history import HISTORY_ROUTES
 from tercel.manager.routes_pool import POOL_ROUTES
 from tercel.manager.routes_recovery import RECOVERY_ROUTES
@@ -218,6 +219,7 @@ _ROUTES: list[Route] = [
     *RECOVERY_ROUTES,
     *POOL_ROUTES,
     *SNAPSHOT_ROUTES,
+    *FORK_ROUTES,
 ]
 
 PUBLIC = [

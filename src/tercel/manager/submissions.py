@@ -181,7 +181,7 @@ def _check_key(key: str) -> None:
 def _check_needs(manager: Manager, who: Identity, drafts: list[_Draft], number: int) -> None:
     """What it waits for exists, and is the caller's to see; and so does its queue."""
     draft = drafts[number]
-    _check_queue(manager, who, draft.submission.queue)
+    check_queue(manager, who, draft.submission.queue)
     known: dict[int, IntervalSet] = {}
     for after in draft.submission.after:
         ranges = _ranges_of_need(manager, who, drafts, number, after, known)
@@ -206,7 +206,7 @@ def _check_needs(manager: Manager, who: Identity, drafts: list[_Draft], number: 
             raise UsageError(f"task {task} needs {job}.{first}, which does not exist", "edges")
 
 
-def _check_queue(manager: Manager, who: Identity, queue: str) -> None:
+def check_queue(manager: Manager, who: Identity, queue: str) -> None:
     if queue and queue != who.user and queue not in manager.machine.queues:
         names = sorted(name for name in manager.machine.queues)[:20]
         raise NotFound(

@@ -103,6 +103,12 @@ def job_view(manager: Manager, row: JobRow, *, listed: bool = False) -> JobView:
     )
 
 
+def forked(store: Store, row: JobRow) -> str:
+    """Of a copy, where it is from."""
+    notes = store.notes(row.id, row.ranges[0][0])
+    return next((note.note for note in notes if note.what == "forked"), "")
+
+
 def submission(store: Store, row: JobRow) -> Submission:
     """What would make another job like it."""
     live = store.live(row.id)

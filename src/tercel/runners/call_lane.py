@@ -176,7 +176,8 @@ class CallLane:
         if self._job is None or self._job[0] != launch.job or self._job[1] is not launch.program:
             self._job = (launch.job, launch.program)
             messages.append(setup_of(launch.job, launch.program))
-        messages.append(("start", launch.task, launch.attempt, launch.call.arguments, launch.inputs))
+        inputs = launch.call.named(launch.inputs)
+        messages.append(("start", launch.task, launch.attempt, launch.call.arguments, inputs))
         self._given[launch.attempt] = launch
 
     def _start(self, launch: Launch) -> bool:

@@ -183,6 +183,7 @@ class Client:
     restore_snapshot = _call(AsyncClient.restore_snapshot)
     restore_own_snapshot = _call(AsyncClient.restore_own_snapshot)
     snapshots = _call(AsyncClient.snapshots)
+    fork = _call(AsyncClient.fork)
     events = _iterate(AsyncClient.events)
     watch = _iterate(AsyncClient.watch)
 

@@ -61,6 +61,10 @@ from tercel.core.changes import Edge
 from tercel.core.intervals import Range
 from tercel.core.model import After, BlockRule, Call, JobSpec, Keep, Role
 from tercel.core.states import TaskState
+from tercel.wire.api_forks import Fork as Fork
+from tercel.wire.api_forks import ForkChange as ForkChange
+from tercel.wire.api_forks import Forked as Forked
+from tercel.wire.api_forks import ForkedJob as ForkedJob
 from tercel.wire.api_history import Clean as Clean
 from tercel.wire.api_history import Cleaned as Cleaned
 from tercel.wire.api_history import History as History
@@ -182,6 +186,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     warn_signal: str = ""
     block_on: list[BlockRule] = []
     """Not in lists of jobs."""
+    forked: str = ""
+    """Of a copy: from which job, as of when, with what changed. Not in lists."""
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):

@@ -118,6 +118,7 @@ def _job_facts(view: JobView) -> list[tuple[str, str]]:
         ("queue", view.queue if view.queue != view.owner else ""),
         ("priority", str(view.priority)),
         ("flow", f"{view.flow}" if view.flow else ""),
+        ("forked", short(view.forked, 400)),
         ("after", short(needs(view.after), 400)),
         ("next", _next(view)),
     ]

@@ -41,6 +41,9 @@ class MemoryReading(Reading):
     def job_ids(self, owner: str | None) -> list[int]:
         return sorted(row.id for row in self._books.jobs.values() if owner is None or row.owner == owner)
 
+    def flow_ids(self, flow: int) -> list[int]:
+        return sorted(row.id for row in self._books.jobs.values() if row.flow == flow)
+
     def live(self, job: int) -> LiveJob | None:
         return self._books.live(self._books.jobs[job]) if job in self._books.jobs else None
 

@@ -4,6 +4,7 @@
     files      blocks with checksums, and how a file comes to be: whole, or not at all
     saving     a store -> records -> a file
     checking   a file -> what it contains, if every record of it is right
+    replaying  records of a job as it stood at a moment
     judging    what must be true of single records
     placing    records under the numbers that a manager gave them
 

@@ -31,6 +31,9 @@ class Reading(Protocol):
     def job_ids(self, owner: str | None) -> list[int]:
         """Of all jobs, or all of an owner's, ascending."""
 
+    def flow_ids(self, flow: int) -> list[int]:
+        """Of all jobs of a flow, ascending."""
+
     def live(self, job: int) -> LiveJob | None:
         """A job with all that is known of its tasks, ended or not."""
 

@@ -6,7 +6,6 @@ broken where the snapshot was made, and is here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -15,7 +14,6 @@ from tercel.core.commands import parse_key
 from tercel.core.conditions import ConditionRow
 from tercel.core.model import Call, JobRow
 from tercel.stores.snapshot.contract import Placed
-from tercel.stores.snapshot.files import parts
 from tercel.stores.snapshot.records import (
     BlockedPart,
     CallsPart,
@@ -28,6 +26,7 @@ from tercel.stores.snapshot.records import (
     NotesPart,
     OutcomeRow,
     OutcomesPart,
+    Part,
     SegmentPart,
     SpansPart,
     Trailer,
@@ -92,10 +91,10 @@ def placed_condition(row: ConditionRow, id: int, saved_at: float, now: float) ->
 
 
 class Placing:
-    """All parts of a checked file, placed; and the edges of its jobs, gathered on the way."""
+    """All parts of jobs that are right, placed; and the edges of its jobs, gathered on the way."""
 
-    def __init__(self, path: Path, places: Places, values: Iterable[str]) -> None:
-        self._path = path
+    def __init__(self, told: Iterable[Part], places: Places, values: Iterable[str]) -> None:
+        self._told = told
         self._places = places
         self._values = frozenset(values)
         """Those that are not here yet."""
@@ -107,7 +106,7 @@ class Placing:
         """By number here."""
 
     def parts(self) -> Iterator[Placed]:
-        for part in parts(self._path):
+        for part in self._told:
             match part:
                 case Header() | ConditionPart() | Trailer():
                     pass
@@ -144,7 +143,11 @@ class Placing:
     def _call(self, call: Call) -> Call:
         if not any(key.startswith("t") for key in call.values):
             return call
-        return replace(call, values=tuple(map(self._key, call.values)))
+        values = tuple(map(self._key, call.values))
+        # Its pickle is not opened here: it goes on naming them as it did.
+        return (
+            call if values == call.values else replace(call, values=values, names=call.names or call.values)
+        )
 
     def _key(self, key: str) -> str:
         task = parse_key(key)

@@ -1,6 +1,8 @@
 """The statements of snapshots, by name."""
 
 JOB_IDS = "SELECT id FROM job WHERE :owner IS NULL OR owner = :owner ORDER BY id"
+FLOW_IDS = "SELECT id FROM job WHERE id >= :flow AND flow = :flow ORDER BY id"
+"""A flow has the number of its first job."""
 WORKER = "SELECT name FROM worker WHERE id = ?"
 LINE_CHUNKS = "SELECT first, lines FROM line_chunk WHERE job = ? ORDER BY first"
 CALL_CHUNKS = "SELECT first, calls FROM call_chunk WHERE job = ? ORDER BY first"

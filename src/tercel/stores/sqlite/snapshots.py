@@ -62,6 +62,9 @@ class SqliteReading(Reading):
     def job_ids(self, owner: str | None) -> list[int]:
         return [id for (id,) in self._connection.execute(own.JOB_IDS, {"owner": owner})]
 
+    def flow_ids(self, flow: int) -> list[int]:
+        return [id for (id,) in self._connection.execute(own.FLOW_IDS, {"flow": flow})]
+
     def live(self, job: int) -> LiveJob | None:
         row = jobs.job(self._connection, job)
         return None if row is None else self._live(self._connection, row)
