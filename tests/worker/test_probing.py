@@ -111,7 +111,10 @@ async def test_what_the_manager_asks_for_is_bounded(tmp_path: Path, asked_s: flo
 
 @pytest.mark.must("d")
 @virtual
-async def test_so_many_are_asked_at_a_time_and_the_others_wait_their_turn(tmp_path: Path) -> None:
+async def test_so_many_are_asked_at_a_time_and_the_others_wait_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "MOST", 200)
     oracle = Oracle()
     go_on = oracle.hangs("slow")
     stage = Stage(tmp_path, testers=oracle)
