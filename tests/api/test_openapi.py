@@ -65,6 +65,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
         home = make_home(tmp_path_factory.mktemp("openapi"), patch)
         served = Served(home / "data").start()
+        served.house.manager.machine.pin(1)  # as whoever is about to need it: cleaning leaves it
         # There are jobs whichever test comes first: or an order of its own would decide what a question meets.
         for _ in range(2):
             served.run(served.house.submit())
@@ -117,6 +118,7 @@ BEYOND_A_SCHEMA = {
     "PUT /v1/values/{key}": {"key"},
     "POST /v1/cancel": {"select", "reason"},
     "POST /v1/retry": {"select", "reason"},
+    "POST /v1/rollback": {"select", "reason", "force"},
     "POST /v1/hold": {"select", "reason"},
     "POST /v1/release": {"select", "reason"},
     "POST /v1/revise": {"select", "reason", "gpus", "mem_growth", "resources", "where", "rank", "block_on"},
@@ -174,6 +176,8 @@ def test_every_operation_does_what_the_document_says(case: schemathesis.Case, se
         ("/v1/jobs/{job}", {"path_parameters": {"job": 1}}),
         ("/v1/jobs/{job}/tasks", {"path_parameters": {"job": 1}}),
         ("/v1/jobs/{job}/tasks/{task}", {"path_parameters": {"job": 1, "task": 1}}),
+        ("/v1/jobs/{job}/history", {"path_parameters": {"job": 1}}),
+        ("/v1/jobs/{job}/tasks/{task}/history", {"path_parameters": {"job": 1, "task": 1}}),
         ("/v1/jobs/{job}/tasks/{task}/logs", {"path_parameters": {"job": 1, "task": 1}}),
         ("/v1/jobs/{job}/values", {"path_parameters": {"job": 1}}),
         ("/v1/explain", {"query": {"task": "1.1"}}),

@@ -367,7 +367,7 @@ async def test_what_is_named_again_and_again_is_chosen_once(house: House) -> Non
         await house.submit(array="0-9")
     who = Identity("ada", Role.ADMIN, "")
     named = Selection(select=["2", "1-3", "1-3", "1-2", "3.0-4", "3.4-5", "3.0", "last", "last.7"])
-    chosen = await requests._resolve(house.manager, who, named)
+    chosen = await requests.resolve(house.manager, who, named)
     assert sorted(chosen[:-1]) == [(1, None), (2, None), (3, None)]
     assert chosen[-1] == (3, IntervalSet([(0, 5), (7, 7)]))
 

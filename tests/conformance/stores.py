@@ -176,6 +176,11 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
             f"{job} ended": [store.ended(job, state) for state in sorted(TERMINAL)],
             f"{job} history": [store.history(job, task) for task in tasks],
             f"{job} notes": [store.notes(job, task) for task in tasks],
+            f"{job} all notes": [
+                store.job_notes(job, skip=skip, limit=limit) for skip, limit in ((0, 100), (1, 2))
+            ],
+            f"{job} half done": store.half_done(job, [(first, last - 2), (last - 1, last)]),
+            f"{job} ended since": [store.ended_since(job, at) for at in (0.0, 15.0, 1e12)],
             f"{job} live": store.live(job),
             f"{job} dependents": store.dependents(job),
         }

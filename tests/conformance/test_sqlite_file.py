@@ -266,7 +266,11 @@ def test_a_file_of_any_released_version_becomes_like_a_fresh_one(
     connection.close()
     old, fresh = SqliteStore(path), SqliteStore(tmp_path / "fresh.db")
     hand_over(fresh, *HISTORY)
-    assert answers(old, attempts=3) == answers(fresh, attempts=3)
+    told, expected_told = answers(old, attempts=3), answers(fresh, attempts=3)
+    # Until now nothing was told of a task's end without an attempt once it was reopened: 1.4 here.
+    for name in ("1 notes", "1 all notes"):
+        assert told.pop(name) != expected_told.pop(name)
+    assert told == expected_told
     loaded, expected = old.load(), fresh.load()
     assert msgspec.structs.replace(loaded, epoch=0) == msgspec.structs.replace(expected, epoch=0)
     old.close()

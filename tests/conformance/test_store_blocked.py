@@ -1,5 +1,6 @@
 """What tasks wait for, and what befell them beside their attempts, in every store."""
 
+import msgspec
 import pytest
 
 from tercel.core.changes import (
@@ -8,12 +9,14 @@ from tercel.core.changes import (
     Concluded,
     ConditionSet,
     Noted,
+    OutputKept,
+    OutputsDropped,
     Reopened,
     TasksBlocked,
     TasksUnblocked,
 )
 from tercel.core.intervals import Range
-from tercel.core.reports import Blame
+from tercel.core.reports import Blame, Output
 from tests.conformance.stores import BLOCKED, FAILED, Kept, cancelled, condition, hand_over, job, outcome
 
 MILLION = 10**6
@@ -253,3 +256,69 @@ def test_notes_of_one_word_at_one_time_with_other_texts_are_all_told(kept: Kept)
         kept.store, job(1), noted("freed", (0, 9), at=1.0, note="b"), noted("freed", (3, 3), at=1.0, note="a")
     )
     assert told(kept, 3) == [(1.0, "freed", "b"), (1.0, "freed", "a")]
+
+
+# --- the history of tasks and jobs
+
+
+@pytest.mark.C(15)
+def test_what_a_span_told_of_tasks_is_in_their_history_after_they_are_reopened(kept: Kept) -> None:
+    hand_over(kept.store, job(1, (0, 99)), cancelled(0, 49, reason="ada asked"))
+    before = kept.store.notes(1, 7)
+    assert [(note.what, note.note) for note in before] == [("cancelled", "ada asked")]
+    hand_over(kept.store, Reopened(1, ((5, 9),)))
+    kept.reopen()
+    assert kept.store.notes(1, 7) == before
+    assert kept.store.notes(1, 4)[0].note == "ada asked"
+    (told,) = kept.store.job_notes(1, skip=0, limit=10)
+    assert told.ranges == ((0, 49),)
+
+
+def test_notes_of_a_job_are_read_in_pages_and_what_says_the_same_is_one(kept: Kept) -> None:
+    hand_over(kept.store, job(1, (0, 99)))
+    hand_over(kept.store, Noted(1, ((4, 4),), 2.0, "held", "by ada"), Noted(1, ((1, 1),), 1.0, "blocked"))
+    hand_over(kept.store, Noted(1, ((6, 7),), 2.0, "held", "by ada"), Noted(1, ((6, 7),), 3.0, "released"))
+    told = kept.store.job_notes(1, skip=0, limit=10)
+    assert [(note.what, note.ranges) for note in told] == [
+        ("blocked", ((1, 1),)),
+        ("held", ((4, 4), (6, 7))),
+        ("released", ((6, 7),)),
+    ]
+    assert kept.store.job_notes(1, skip=1, limit=1) == told[1:2]
+    assert kept.store.job_notes(2, skip=0, limit=9) == []
+
+
+@pytest.mark.C(6)
+def test_pieces_of_output_that_no_record_tells_of_are_found_and_dropped(kept: Kept) -> None:
+    whole = outcome(3, attempt=8, out=Output(4, 4, b"", segments=1))
+    hand_over(
+        kept.store,
+        job(1, (0, 9)),
+        AttemptLost(outcome(3, attempt=7, state=FAILED)),
+        *(OutputKept(attempt, "out", number, b"x") for attempt in (7, 8) for number in (0, 1)),
+        Concluded(whole),
+        Reopened(1, ((3, 3),)),
+    )
+    assert kept.store.half_done(1, [(0, 9)]) == [(7, 2)]
+    assert kept.store.half_done(1, [(4, 9)]) == []
+    for _ in range(2):
+        hand_over(kept.store, OutputsDropped((7, 8)))
+        assert kept.store.half_done(1, [(0, 9)]) == []
+        assert kept.store.output_segments(7, "out") == []
+        assert len(kept.store.output_segments(8, "out")) == 2, "its record tells of them"
+
+
+@pytest.mark.C(6)
+def test_tasks_are_found_by_when_they_ended(kept: Kept) -> None:
+    early, late = outcome(0, attempt=1), msgspec.structs.replace(outcome(2, attempt=2), ended_at=900.0)
+    hand_over(kept.store, job(1, (0, 9)), Concluded(early), Concluded(late), cancelled(3, 5))
+    assert kept.store.ended_since(1, 900.0) == [(2, 2)]
+    assert kept.store.ended_since(1, 300.0) == [(2, 5)]
+    assert kept.store.ended_since(1, 0.0) == [(0, 0), (2, 5)]
+
+
+def test_the_room_that_outputs_take_is_told(kept: Kept) -> None:
+    hand_over(kept.store, job(1, (0, 9)), job(2), OutputKept(5, "out", 0, b"x" * 5000))
+    hand_over(kept.store, Concluded(outcome(1, attempt=5, out=Output(9, 9, b"", segments=1))))
+    assert 5000 <= kept.store.kept_bytes(1) < 5200
+    assert kept.store.kept_bytes(2) == 0

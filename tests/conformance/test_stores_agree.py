@@ -27,6 +27,7 @@ from tercel.core.changes import (
     Leased,
     Noted,
     OutputKept,
+    OutputsDropped,
     Reopened,
     ReservationRemoved,
     ReservationSet,
@@ -293,6 +294,10 @@ class StoresAgree(RuleBasedStateMachine):
     )
     def keep_output(self, attempt: int, stream: str, number: int) -> None:
         self.batch.append(OutputKept(attempt, stream, number, f"{attempt} {stream} {number}".encode()))
+
+    @rule(attempts=st.lists(st.integers(1, 3), unique=True))
+    def drop_outputs(self, attempts: list[int]) -> None:
+        self.batch.append(OutputsDropped(tuple(attempts)))
 
     @rule(key=st.sampled_from(["ba", "bb"]), number=st.integers(0, 3), last=st.booleans())
     def keep_value(self, key: str, number: int, last: bool) -> None:

@@ -65,6 +65,34 @@ class NaiveGraph:
             again = {t for t, s in self.state.items() if s == "skipped" and self.verdict(t) != "skip"}
         self.settle()
 
+    def rollback(self, tasks: list[Task], only: bool = False) -> None:
+        """Those that have ended and could run, what finished using any, and what was skipped for want of any."""
+        again: set[Task] = set()
+        while True:
+            more = {
+                task for task in self.state if task not in again and self._undone(task, tasks, again, only)
+            }
+            if not more:
+                break
+            again |= more
+        used = {task for task in self.state if not only and self._uses(task, again)}
+        if any(self.state[task] == "flying" for task in used.union(tasks)):
+            return  # in the way
+        self.state |= dict.fromkeys(again, "rest")
+        self.held -= again
+        self.settle()
+
+    def _undone(self, task: Task, chosen: list[Task], again: set[Task], only: bool) -> bool:
+        state = self.state[task]
+        if state == "finished" and not only and self._uses(task, again):
+            return True
+        if state not in ENDED or self.verdict(task, again) == "skip":
+            return False
+        return task in chosen or (state == "skipped" and self._uses(task, again))
+
+    def _uses(self, task: Task, again: set[Task]) -> bool:
+        return any(one in again for _, group in self._needs(task) for one in group)
+
     # -- what follows from it -----------------------------------------------------------------------------
 
     def settle(self) -> None:

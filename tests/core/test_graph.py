@@ -84,13 +84,13 @@ class Pair:
             names = [f"{self.stage._names[f.attempt]} waiting" for f in self._flights()]
             self.stage.play("the manager restarts")
             self.stage.play(f"worker w joins cpus=99 holding {', '.join(names)}")
-        elif what in ("cancel", "hold", "release", "retry") and self.naive.rows:
+        elif what in ("cancel", "hold", "release", "retry", "rollback") and self.naive.rows:
             ids = sorted(self.naive.rows)
             self.ask(what, ids[choice % len(ids)], mask)
 
     def ask(self, what: str, id: int, mask: int) -> None:
         chosen = [task for task in self.naive.tasks_of(id) if mask >> task[1] & 1]
-        if chosen and (what == "retry" or id in self.stage.machine.jobs):
+        if chosen and (what in ("retry", "rollback") or id in self.stage.machine.jobs):
             numbers = ",".join(str(number) for _, number in chosen)
             self.stage.play(f"{what} {id}.{numbers}")
             getattr(self.naive, what)(chosen)

@@ -17,6 +17,7 @@ each event a round is played, its changes are committed, and the invariants are 
     > w1 reports 1.0a exceeded memory 3 | exceeded disk 9
     > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0], and all that `wording.spec_of` reads
     > cancel 1.0-3 · retry 1.0-3 · retry all 1 · hold 1.0-3 · release 1 · revise 1 priority=0 cpus=2 mem=4
+    > rollback 1.0-3 · rollback only 1.0-3
     > C1 cleared [for 3] [: note] · C1 not cleared [: note] · test C1 · release C1 [3] · fail C1: why · pause C1 · resume C1
     > quarantine w1: why · release worker w1 · tag w1 +gpu -old · reserve 1 queue=lab for=60s [user= where= lend=yes] · unreserve 1
     > queue lab weight=3 max_running=2 max_queued=9 user_max=1 paused=ada · drain w1 · wait 60s · the manager restarts
@@ -173,6 +174,10 @@ class Stage:
                 self._retry(selector, finished_too=True)
             case ["retry", selector]:
                 self._retry(selector)
+            case ["rollback", selector]:
+                self._roll_back(selector)
+            case ["rollback", "only", selector]:
+                self._roll_back(selector, only=True)
             case ["hold", selector]:
                 self.machine.on_hold(*self._select(selector))
             case ["release", selector]:
@@ -261,6 +266,23 @@ class Stage:
                 if more or id not in seen:
                     seen.add(id)
                     todo.append(id)
+
+    def _roll_back(self, selector: str, only: bool = False) -> None:
+        """If nothing is in the way."""
+        chosen = parse_selector(selector)
+        behind, todo = {chosen.first}, [chosen.first]
+        while todo:  # as the manager's rollback.py does
+            fresh = [id for id in self.store.dependents(todo.pop()) if id not in behind]
+            behind.update(fresh)
+            todo += fresh
+        lives = [live for id in behind if (live := self.store.live(id)) is not None]
+        with self._known(behind | {needed for live in lives for needed in needed_by(live)}):
+            job = self.machine.find(chosen.first)
+            assert job is not None
+            tasks = IntervalSet(job.row.ranges if chosen.tasks is None else chosen.tasks)
+            plan = self.machine.plan_rollback({job.id: tasks}, behind, only=only)
+            if not plan.in_the_way:
+                self.machine.on_rollback(plan, behind, "by ada", self.now)
 
     @contextmanager
     def _reopened(self, id: int) -> Iterator[Job]:

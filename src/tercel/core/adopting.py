@@ -7,7 +7,7 @@ import msgspec
 
 from tercel.core.blocked import Condition
 from tercel.core.changes import ConditionSet, LiveJob, TasksBlocked
-from tercel.core.conditions import ConditionRow
+from tercel.core.conditions import ConditionRow, Place
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.recovery import Recovery
@@ -38,6 +38,8 @@ class Adopting(Recovery):
             return known
         condition = self._known[row.key] = Condition(row)
         self._open(condition)
+        if row.place is Place.WORKER:
+            self._expect(row.where, now)  # or its tasks would wait for a worker that is nowhere
         return condition
 
     def adopt(self, live: LiveJob, conditions: dict[int, Condition], now: float) -> Job:

@@ -79,11 +79,16 @@ class Books(Accounts):
 
     def restore(self, live: LiveJob) -> Job:
         """A job as the store has it; also one that had ended and is about to be retried."""
-        job = self.past.pop(live.job.id, None) or self._remembered(live)
+        job = self.past.get(live.job.id) or self._remembered(live)
+        self.bring_back(job)
+        return job
+
+    def bring_back(self, job: Job) -> None:
+        """One that has ended and is remembered is about to have unfinished tasks again."""
+        self.past.pop(job.id, None)
         job.queue = self.queue_of(job.row)  # the one it knew may have been removed since
         job.user = job.queue.user(job.row.owner)
         self._enter(job)
-        return job
 
     def set_inputs(self, job: Job, keys: Sequence[Sequence[str]] | None) -> None:
         """What data each of its tasks takes, if its rank asks about that."""

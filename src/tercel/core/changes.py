@@ -179,6 +179,15 @@ class OutputKept(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class OutputsDropped(msgspec.Struct, frozen=True):
+    """Attempts that never concluded: what they had sent ahead of their output is of no use any more.
+
+    Of one that has a record after all, the pieces that its record tells of stay.
+    """
+
+    attempts: tuple[int, ...]
+
+
 class ValueKept(msgspec.Struct, frozen=True):
     """A compressed piece (zlib) of a value that a client uploaded. The value is there when its last piece is."""
 
@@ -219,6 +228,7 @@ Change = (
     | TasksUnblocked
     | Noted
     | OutputKept
+    | OutputsDropped
     | ValueKept
     | TokenAdded
     | TokenRevoked

@@ -46,7 +46,9 @@ class Ending(Joining):
             self._spread(job, doomed, now)
         return len(doomed)
 
-    def on_retry(self, job: Job, tasks: IntervalSet, now: float, finished_too: bool = False) -> int:
+    def on_retry(
+        self, job: Job, tasks: IntervalSet, now: float, finished_too: bool = False, by: str = ""
+    ) -> int:
         """Run ended ones among `tasks` again, and what was skipped because of them. Returns how many of `tasks`.
 
         Those that need something which has not ended as it should stay as they are.
@@ -63,6 +65,7 @@ class Ending(Joining):
                 job.row = msgspec.structs.replace(job.row, ended_at=None)
             self._fence(job, again.intersection(job.finished))
             self._reopen(job, again)
+            self._note(job, again, "retried", by, now)
             self._wait_again(job, again, now)
             self._gate(job, again, now)
             self._revive_behind(job, again, now)

@@ -12,6 +12,7 @@ walks them one after the other, however long the chain.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from tercel.core.changes import Edge
 from tercel.core.intervals import IntervalSet, Range
@@ -258,7 +259,12 @@ def broken(
     return found
 
 
-def edges_of(job: Job, tasks: IntervalSet) -> Iterable[Edge]:
+class Edged(Protocol):
+    @property
+    def edges(self) -> Sequence[Edge]: ...
+
+
+def edges_of(job: Edged, tasks: IntervalSet) -> Iterable[Edge]:
     """What these tasks need. Edges are kept by task."""
     for first, last in tasks.ranges():
         at = bisect_left(job.edges, (first,), key=lambda edge: edge[:1])

@@ -15,7 +15,7 @@ import msgspec
 from tercel.core import graph
 from tercel.core.accounts import Settings
 from tercel.core.blocked import Blocked
-from tercel.core.changes import JobRevised, Loaded, Reopened, SpanConcluded
+from tercel.core.changes import JobRevised, Loaded, Noted, Reopened, SpanConcluded
 from tercel.core.effects import Progressed, Revised
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
@@ -213,8 +213,11 @@ class Waiting(Blocked):
 
     # -- what people ask ----------------------------------------------------------------------------------
 
-    def on_hold(self, job: Job, tasks: IntervalSet) -> int:
-        """Start nothing of these; what is under way goes on. Returns how many are held by this."""
+    def on_hold(self, job: Job, tasks: IntervalSet, now: float = 0.0, by: str = "") -> int:
+        """Start nothing of these; what is under way goes on. Returns how many are held by this.
+
+        `by`: who asks, and why, for the tasks' history; so also below.
+        """
         held = IntervalSet()
         states = (
             (TaskState.READY, job.ready),
@@ -234,9 +237,15 @@ class Waiting(Blocked):
         job.held.update(held)
         if held:
             self.revise(job, job.row.spec)
+            self._note(job, held, "held", by, now)
         return len(held)
 
-    def on_release(self, job: Job, tasks: IntervalSet, now: float) -> int:
+    def _note(self, job: Job, tasks: IntervalSet, what: str, by: str, now: float) -> None:
+        """For the tasks' history, if anybody did it."""
+        if by:
+            self.changes.append(Noted(job.id, tuple(tasks.ranges()), now, what, by))
+
+    def on_release(self, job: Job, tasks: IntervalSet, now: float, by: str = "") -> int:
         """Returns how many of them were held."""
         free = job.held.intersection(tasks)
         if not free or next_state(TaskState.PAUSED, TaskEvent.RELEASE) is not TaskState.READY:
@@ -246,6 +255,7 @@ class Waiting(Blocked):
         under_way = len(members_among(job.flights, free))
         move(job.paused, job.ready, resting)
         self.revise(job, job.row.spec)
+        self._note(job, free, "released", by, now)
         self._wait_again(job, resting, now)
         return len(resting) + under_way
 
@@ -259,7 +269,7 @@ class Waiting(Blocked):
         if job.id in self.jobs:
             self._settle_or_end(job, now)
 
-    def revise(self, job: Job, spec: JobSpec) -> None:
+    def revise(self, job: Job, spec: JobSpec, now: float = 0.0, by: str = "") -> None:
         """What it asks for, or which of it is held, is another by now. Its place in line may be, too."""
         held = tuple(job.held.ranges())
         self.ready.drop(job)
@@ -271,6 +281,7 @@ class Waiting(Blocked):
         if job.outgrown:
             self._refit(job)
         self.changes.append(JobRevised(job.id, spec, held))
+        self._note(job, IntervalSet(job.row.ranges), "revised", by, now)
         self.effects.append(Progressed(job.id, [], []))
         self.settle(job)
 

@@ -17,13 +17,14 @@ from tercel.core.blocked import Condition
 from tercel.core.changes import Loaded, Noted, SpanConcluded
 from tercel.core.conditions import Fault
 from tercel.core.effects import Progressed
-from tercel.core.ending import Ending, forget_tries
+from tercel.core.ending import forget_tries
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.reports import End
 from tercel.core.sizes import duration
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.throttles import Throttle
+from tercel.core.undoing import Undoing
 from tercel.core.waiting import named
 
 WAVE_MOST = 1_000_000
@@ -31,7 +32,7 @@ WAVE_PAUSE_S, WAVE_PAUSE_MOST_S = 0.2, 60.0
 """Between two waves: at least, and at most."""
 
 
-class Waves(Ending):
+class Waves(Undoing):
     def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
         super().__init__(settings, loaded, now)
         self._releases: Throttle[int] = Throttle(settings.rates.releases)

@@ -58,6 +58,8 @@ async def ended(manager: Manager, id: int) -> LiveJob:
 async def pinned(manager: Manager, needed: set[int]) -> AsyncIterator[None]:
     """The machine knows these jobs, ended ones too, and does not forget them meanwhile."""
     machine = manager.machine
+    for id in sorted(needed & manager.removing):
+        raise NotFound(f"job {id} is being removed: it ended long ago", "job")
     for id in needed:
         machine.pin(id)
     try:

@@ -10,7 +10,17 @@ from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, MAX_PRIORITY, Role
 from tercel.manager.access import MAX_NOTE, MAX_USER
 from tercel.manager.requests import MAX_REASON, MAX_SELECTORS
 from tercel.manager.submissions import MAX_KEY
-from tercel.wire.api import NewToken, Problem, QueueSettings, Retry, Revision, Selection, Submission
+from tercel.wire.api import (
+    Clean,
+    NewToken,
+    Problem,
+    QueueSettings,
+    Retry,
+    Revision,
+    Rollback,
+    Selection,
+    Submission,
+)
 
 Json = dict[str, Any]
 
@@ -115,6 +125,8 @@ _REVISED: Json = _SELECTED | {
     **_PLACED,
 }
 _LIMITS: dict[type, Json] = {
+    Clean: {"older_s": {"minimum": 1.0, "maximum": 100 * 365 * 86400.0}},
+    Rollback: _SELECTED | {"states": {"items": {"enum": ["finished", "failed", "cancelled"]}}},
     Submission: {
         "argv": {"items": {"pattern": _TEXT}},
         "line": {"pattern": _TEXT, "maxLength": commands.MAX_LINE_BYTES},

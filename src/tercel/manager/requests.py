@@ -24,6 +24,8 @@ from tercel.wire.api import Counted, Retry, Revision, Selection
 
 MAX_SELECTORS = 1000
 MAX_REASON = 500
+MAX_NOTE = 1000
+"""Of what is told in a history."""
 _REVISABLE = [name for name in Revision.__struct_fields__ if name not in Selection.__struct_fields__]
 JOBS_AT_ONCE = 1000
 """Read from the store, cancelled or retried before others get their turn."""
@@ -81,12 +83,13 @@ async def retry(manager: Manager, who: Identity, asked: Retry) -> int:
                     wanted = tasks
                 else:
                     wanted = IntervalSet(job.row.ranges) if asked.all else job.failed.copy()
-                more = manager.machine.on_retry(job, wanted, manager.clock(), finished_too=asked.all)
+                more = manager.machine.on_retry(
+                    job, wanted, manager.clock(), asked.all, by(who, asked.reason)
+                )
                 if more:
                     retried.append(id)
                     count += more
-                    if (spec := _revised(job.row.spec, wish)) != job.row.spec:
-                        manager.machine.revise(job, spec)
+                    _revise(manager, job, _revised(job.row.spec, wish), who, asked.reason)
         await _revive(manager, retried)
     await saved(manager)
     return count
@@ -115,7 +118,7 @@ async def hold(manager: Manager, who: Identity, selection: Selection) -> int:
     async for id, tasks in _in_turns(await resolve(manager, who, selection)):
         if (job := manager.machine.jobs.get(id)) is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
-            count += manager.machine.on_hold(job, wanted)
+            count += manager.machine.on_hold(job, wanted, manager.clock(), by(who, selection.reason))
     await saved(manager)
     return count
 
@@ -126,7 +129,7 @@ async def release(manager: Manager, who: Identity, selection: Selection) -> int:
     async for id, tasks in _in_turns(await resolve(manager, who, selection)):
         if (job := manager.machine.jobs.get(id)) is not None:
             wanted = tasks if tasks is not None else IntervalSet(job.row.ranges)
-            count += manager.machine.on_release(job, wanted, manager.clock())
+            count += manager.machine.on_release(job, wanted, manager.clock(), by(who, selection.reason))
     await saved(manager)
     return count
 
@@ -145,11 +148,24 @@ async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
     revised = [(job, _revised(job.row.spec, wish)) for job in jobs]
     count = 0
     for job, spec in revised:
-        if spec != job.row.spec:
-            manager.machine.revise(job, spec)
-            count += 1
+        count += _revise(manager, job, spec, who, wish.reason)
     await saved(manager)
     return count
+
+
+def _revise(manager: Manager, job: Job, spec: JobSpec, who: Identity, reason: str) -> bool:
+    """Whether it asks for anything else now. What, is told in its tasks' history."""
+    before = job.row.spec
+    changed = [name for name in _REVISABLE if getattr(spec, name) != getattr(before, name)]
+    if changed:
+        what = ", ".join(f"{name} {getattr(before, name)!r} -> {getattr(spec, name)!r}" for name in changed)
+        manager.machine.revise(job, spec, manager.clock(), f"{by(who, reason)}: {what}"[:MAX_NOTE])
+    return bool(changed)
+
+
+def by(who: Identity, reason: str) -> str:
+    """For the history of tasks."""
+    return f"by {who.user}: {reason}" if reason else f"by {who.user}"
 
 
 def _revised(spec: JobSpec, wish: Revision) -> JobSpec:
@@ -226,7 +242,7 @@ async def resolve(manager: Manager, who: Identity, selection: Selection) -> list
     whole: dict[int, None] = {}
     some: dict[int, IntervalSet] = {}
     for text in dict.fromkeys(selection.select):
-        for id, tasks in await _resolve_one(manager, who, parse_selector(text), text):
+        for id, tasks in await __resolve_one(manager, who, parse_selector(text), text):
             if tasks is None:
                 whole[id] = None
             else:
@@ -234,7 +250,7 @@ async def resolve(manager: Manager, who: Identity, selection: Selection) -> list
     return [*((id, None) for id in whole), *some.items()]
 
 
-async def _resolve_one(manager: Manager, who: Identity, selector: Selector, text: str) -> list[Chosen]:
+async def __resolve_one(manager: Manager, who: Identity, selector: Selector, text: str) -> list[Chosen]:
     if selector.word == "all":
         return [(job.id, None) for job in list(manager.machine.jobs.values()) if who.may_see(job.row)]
     if selector.first == selector.last:

@@ -5,6 +5,7 @@ from tercel.core.states import TaskState
 from tercel.manager import handlers
 from tercel.manager.calls import MSGPACK
 from tercel.manager.openapi import MAX_NUMBER, TASKS, Operation, Parameter
+from tercel.manager.routes_history import HISTORY_ROUTES
 from tercel.manager.routes_pool import POOL_ROUTES
 from tercel.manager.routes_recovery import RECOVERY_ROUTES
 from tercel.manager.routes_snapshots import SNAPSHOT_ROUTES
@@ -213,6 +214,7 @@ _ROUTES: list[Route] = [
         ),
         handlers.get_events,
     ),
+    *HISTORY_ROUTES,
     *RECOVERY_ROUTES,
     *POOL_ROUTES,
     *SNAPSHOT_ROUTES,

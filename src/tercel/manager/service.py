@@ -98,6 +98,8 @@ class Manager:
         """Submissions (owner and key) that are on their way to the disk."""
         self.reopening = asyncio.Lock()
         """Held while an ended job is brought back from the store, so that nobody else brings it back as well."""
+        self.removing: set[int] = set()
+        """Ended jobs that are being removed: nobody may begin to need them."""
         self.uploads = Uploads()
         self.snapshots = Snapshots(self)
         self._next_job = loaded.next_job

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Unpack
 
 from tercel.core.model import DEFAULT_PRIORITY
 from tercel.sdk.asking_events import AsksEvents
+from tercel.sdk.asking_history import AsksHistory
 from tercel.sdk.asking_jobs import AsksJobs
 from tercel.sdk.asking_pool import AsksPool
 from tercel.sdk.asking_recovery import AsksRecovery
@@ -25,7 +26,7 @@ from tercel.sdk.jobs import AsyncJob, command_submission
 R = TypeVar("R")
 
 
-class AsyncClient(AsksJobs, AsksEvents, AsksRecovery, AsksPool, AsksSnapshots):
+class AsyncClient(AsksJobs, AsksEvents, AsksHistory, AsksRecovery, AsksPool, AsksSnapshots):
     """Speaks to one manager from one event loop. Calls may run at the same time."""
 
     async def submit_command(

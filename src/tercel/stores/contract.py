@@ -22,7 +22,7 @@ from tercel.core.changes import Change, LiveJob, Loaded, Noted, SpanConcluded
 from tercel.core.conditions import ConditionRow
 from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow
-from tercel.core.reports import Outcome, Report
+from tercel.core.reports import End, Outcome, Report
 from tercel.core.states import TaskState
 from tercel.stores.snapshot.contract import SnapshotStore
 from tercel.wire.api import ValueRow
@@ -142,8 +142,15 @@ class Store(SnapshotStore, Protocol):
     def notes(self, job: int, task: int) -> list[Noted]:
         """What befell a task beside its attempts, oldest first; of the same time as it was written.
 
+        If it ended without an attempt (see SpanConcluded), now or before it was reopened, that is told, too.
         Each names this task alone. Two with the same time, word and text are one.
         """
+
+    def job_notes(self, job: int, *, skip: int, limit: int) -> list[Noted]:
+        """As `notes`, of all its tasks: what was written of several with the same time, word and text is one."""
+
+    def half_done(self, job: int, ranges: Sequence[Range]) -> list[tuple[int, int]]:
+        """Attempts at these tasks that left pieces of output which no record tells of, and how many each. See OutputsDropped."""
 
     def condition(self, id: int) -> ConditionRow | None: ...
 
@@ -152,6 +159,12 @@ class Store(SnapshotStore, Protocol):
 
     def ended(self, job: int, state: TaskState) -> list[Range]:
         """The tasks of a job that ended in `state`, as ranges, ascending and maximal."""
+
+    def ended_since(self, job: int, at: float) -> list[Range]:
+        """The tasks of a job that ended then or later, as ranges, ascending and maximal."""
+
+    def kept_bytes(self, job: int) -> int:
+        """About how much room the output of its tasks takes."""
 
     def output_segments(
         self, attempt: int, stream: str, *, first: int = 0, last: int | None = None
@@ -191,6 +204,14 @@ def unattempted(span: SpanConcluded, task: int) -> Outcome:
             note=span.reason,
         ),
     )
+
+
+SPAN_WORDS = {End.SKIPPED: "skipped", End.BLOCKED: "given up", End.CANCELLED: "cancelled"}
+
+
+def noted_span(span: SpanConcluded, first: int, last: int) -> Noted:
+    """What a part of a span is in the history of its tasks, also after they are reopened."""
+    return Noted(span.job, ((first, last),), span.at, SPAN_WORDS[span.end], span.reason)
 
 
 def values_named(row: JobRow, calls: Iterable[Call]) -> set[str]:

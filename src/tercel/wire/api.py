@@ -20,6 +20,9 @@ that is not known is refused):
     POST /hold              Selection -> Counted           tasks that are held by this
     POST /release           Selection -> Counted           tasks that were held
     POST /revise            Revision -> Counted            jobs whose priority or needs are others now
+    GET  /jobs/ID/history, /jobs/ID/tasks/N/history   -> History   ?skip=N&limit=N; oldest first
+    POST /rollback          Rollback -> RolledBack         ended tasks go back to a checkpoint, all or none; dry_run tells which
+    POST /clean             Clean -> Cleaned               removes jobs that ended long ago; for admins
     GET  /conditions        -> ConditionList               ?before=ID&limit=N&all=true (closed ones too); newest first
     GET  /conditions/ID     -> ConditionView
     POST /conditions/ID/test     -> Counted                1 if it is tested now
@@ -58,6 +61,13 @@ from tercel.core.changes import Edge
 from tercel.core.intervals import Range
 from tercel.core.model import After, BlockRule, Call, JobSpec, Keep, Role
 from tercel.core.states import TaskState
+from tercel.wire.api_history import Clean as Clean
+from tercel.wire.api_history import Cleaned as Cleaned
+from tercel.wire.api_history import History as History
+from tercel.wire.api_history import HistoryEvent as HistoryEvent
+from tercel.wire.api_history import Rollback as Rollback
+from tercel.wire.api_history import RollbackPart as RollbackPart
+from tercel.wire.api_history import RolledBack as RolledBack
 from tercel.wire.api_pool import NewReservation as NewReservation
 from tercel.wire.api_pool import Pool as Pool
 from tercel.wire.api_pool import Quarantine as Quarantine

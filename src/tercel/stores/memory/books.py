@@ -21,6 +21,7 @@ from tercel.core.changes import (
     LiveJob,
     Noted,
     OutputKept,
+    OutputsDropped,
     QueueRemoved,
     QueueSet,
     Reopened,
@@ -134,12 +135,26 @@ class Books:
                 self.tasks[job].notes.append(change)
             case OutputKept(attempt, stream, number, data):
                 self.segments[attempt, stream][number] = data
+            case OutputsDropped(attempts):
+                for place in self.half_done(set(attempts)):
+                    del self.segments[place]
             case ValueKept(key, number, data, last):
                 self.values[key][number] = (data, last)
             case TokenAdded(token):
                 self.tokens[token.id] = token
             case TokenRevoked(token_id):
                 self.tokens.pop(token_id, None)
+
+    def half_done(self, attempts: set[int]) -> list[tuple[int, str]]:
+        """Pieces of output of these attempts that no record tells of."""
+        told = {
+            (record.report.attempt, stream)
+            for tasks in self.tasks.values()
+            for record in tasks.all_records()
+            for stream in ("out", "err", "value")
+            if getattr(record.report, stream) is not None
+        }
+        return [place for place in self.segments if place[0] in attempts and place not in told]
 
     def _keep(self, row: JobRow) -> None:
         self.jobs[row.id] = row

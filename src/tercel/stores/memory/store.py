@@ -208,6 +208,20 @@ class MemoryStore(Store):
         with self._lock:
             return self._books.tasks[job].notes_of(task)
 
+    def job_notes(self, job: int, *, skip: int, limit: int) -> list[Noted]:
+        with self._lock:
+            return self._books.tasks[job].all_notes()[max(skip, 0) :][: max(limit, 0)]
+
+    def half_done(self, job: int, ranges: Sequence[Range]) -> list[tuple[int, int]]:
+        with self._lock:
+            wanted = IntervalSet(ranges)
+            history = self._books.tasks[job].history
+            attempts = {number for task in history if task in wanted for number in history[task]}
+            found: dict[int, int] = {}
+            for attempt, stream in self._books.half_done(attempts):
+                found[attempt] = found.get(attempt, 0) + len(self._books.segments[attempt, stream])
+        return sorted(found.items())
+
     def condition(self, id: int) -> ConditionRow | None:
         with self._lock:
             return self._books.conditions.get(id)
@@ -224,6 +238,23 @@ class MemoryStore(Store):
     def ended(self, job: int, state: TaskState) -> list[Range]:
         with self._lock:
             return self._books.tasks[job].ended(state).ranges()
+
+    def ended_since(self, job: int, at: float) -> list[Range]:
+        with self._lock:
+            return self._books.tasks[job].ended_since(at).ranges()
+
+    def kept_bytes(self, job: int) -> int:
+        with self._lock:
+            records = list(self._books.tasks[job].all_records())
+            attempts = {record.report.attempt for record in records}
+            pieces = [p for (attempt, _), p in self._books.segments.items() if attempt in attempts]
+        inline = [
+            len(output.inline)
+            for record in records
+            for output in (record.report.out, record.report.err, record.report.value)
+            if output is not None
+        ]
+        return sum(inline) + sum(len(data) for piece in pieces for data in piece.values())
 
     def output_segments(
         self, attempt: int, stream: str, *, first: int = 0, last: int | None = None

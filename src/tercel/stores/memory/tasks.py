@@ -9,7 +9,7 @@ from tercel.core.changes import Noted, SpanConcluded
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.reports import Blame, End, Outcome
 from tercel.core.states import TaskState
-from tercel.stores.contract import unattempted
+from tercel.stores.contract import noted_span, unattempted
 
 
 class Tasks:
@@ -40,7 +40,7 @@ class Tasks:
             self.history[task][outcome.report.attempt] = outcome
         for task in _members(self.spent, first, last):
             del self.spent[task]
-        self._cut_spans(first, last)
+        self.notes += self._cut_spans(first, last)
 
     def put_blame(self, task: int, attempt: int, blame: Blame) -> None:
         earlier = self.history.get(task, {})
@@ -50,17 +50,21 @@ class Tasks:
             if not self.spent[task]:
                 del self.spent[task]
 
-    def _cut_spans(self, first: int, last: int) -> None:
+    def _cut_spans(self, first: int, last: int) -> list[Noted]:
+        """Returns what is to be told of the parts that are gone."""
         kept: list[SpanConcluded] = []
+        gone: list[Noted] = []
         for span in self.spans:
             if span.last < first or span.first > last:
                 kept.append(span)
                 continue
+            gone.append(noted_span(span, max(first, span.first), min(last, span.last)))
             if span.first < first:
                 kept.append(msgspec.structs.replace(span, last=first - 1))
             if span.last > last:
                 kept.append(msgspec.structs.replace(span, first=last + 1))
         self.spans = kept
+        return gone
 
     def block(self, ranges: Sequence[Range], condition: int) -> None:
         self.unblock(ranges)
@@ -75,10 +79,35 @@ class Tasks:
                 del self.blocked[condition]
 
     def notes_of(self, task: int) -> list[Noted]:
-        found = [note for note in self.notes if any(first <= task <= last for first, last in note.ranges)]
+        told = [*self.notes, *(noted_span(span, span.first, span.last) for span in self.spans)]
+        found = [note for note in told if any(first <= task <= last for first, last in note.ranges)]
         # A dictionary: what was noted twice was handed over twice.
         alone = {msgspec.structs.replace(note, ranges=((task, task),)): None for note in found}
         return sorted(alone, key=lambda note: note.at)
+
+    def all_notes(self) -> list[Noted]:
+        """Of all tasks, those that say the same at the same time as one."""
+        joined: dict[tuple[float, str, str], tuple[Noted, int, IntervalSet]] = {}
+        written = len(self.notes)
+        spans = [noted_span(span, span.first, span.last) for span in self.spans]
+        for number, note in enumerate([*self.notes, *spans]):
+            words = (note.at, note.what, note.note)
+            whole = joined.setdefault(words, (note, min(number, written), IntervalSet()))
+            whole[2].update(IntervalSet(note.ranges))
+        order = sorted(joined.values(), key=lambda one: (one[0].at, one[1], one[0].what, one[0].note))
+        return [msgspec.structs.replace(note, ranges=tuple(tasks.ranges())) for note, _, tasks in order]
+
+    def all_records(self) -> Iterator[Outcome]:
+        yield from self.outcomes.values()
+        for attempts in self.history.values():
+            yield from attempts.values()
+
+    def ended_since(self, at: float) -> IntervalSet:
+        numbers = IntervalSet((span.first, span.last) for span in self.spans if span.at >= at)
+        for task, outcome in sorted(self.outcomes.items()):
+            if outcome.ended_at >= at:
+                numbers.add(task)
+        return numbers
 
     def record_count(self) -> int:
         return len(self.outcomes) + len(self.spans) + sum(map(len, self.history.values()))

@@ -2,25 +2,26 @@
 
     Concluded --> outcome --Reopened--> history <-- AttemptSpent
                                            ^--- Blamed: not the task's fault after all
-    SpanConcluded --> span --Reopened--> (cut out; nothing ran, so nothing is told)
+    SpanConcluded --> span --Reopened--> note (nothing ran: a line in its tasks' history)
 
 Each row's output stands in a table of its own, by attempt, and stays there when the row moves.
 """
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
 
 import msgspec
 
-from tercel.core.changes import AttemptLost, AttemptSpent, Blamed, Reopened, SpanConcluded
+from tercel.core.changes import AttemptLost, AttemptSpent, Blamed, Noted, Reopened, SpanConcluded
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.reports import End, Outcome, Output, Report
 from tercel.core.states import TaskState
 from tercel.stores.codes import BLAME_CODES, BLAMES, END_CODES, ENDS, STATE_CODES, STATES
-from tercel.stores.contract import unattempted
-from tercel.stores.sqlite import queries
+from tercel.stores.contract import noted_span, unattempted
+from tercel.stores.sqlite import notes, queries
 from tercel.stores.sqlite.ranges import append_islands, united
 
 ALL_STATES = sum(1 << code for code in STATES)
@@ -130,7 +131,21 @@ def reopen(connection: sqlite3.Connection, reopened: list[Reopened]) -> None:
     ]
     for statement in queries.REOPEN:
         connection.executemany(statement, where)
+    notes.add(connection, _spans_among(connection, where))
     _cut_spans(connection, where)
+
+
+def _spans_among(connection: sqlite3.Connection, where: list[dict[str, int]]) -> list[Noted]:
+    """What is told of those parts of spans that are about to be cut out."""
+    cut = {job for job in {place["job"] for place in where} if _has_spans(connection, job)}
+    found: list[Noted] = []
+    for place in where:
+        if place["job"] in cut:
+            asked = {**place, "states": ALL_STATES, "limit": -1}
+            for start, end, state, at, reason, how in connection.execute(queries.SPANS, asked):
+                span = SpanConcluded(place["job"], start, end, STATES[state], at, reason, ENDS[how])
+                found.append(noted_span(span, max(place["first"], start), min(place["last"], end)))
+    return found
 
 
 def blame(connection: sqlite3.Connection, blamed: list[Blamed]) -> None:
@@ -248,6 +263,26 @@ def ended(connection: sqlite3.Connection, job: int, state: TaskState) -> list[Ra
         after = tasks[-1]
     spans = connection.execute(queries.SPANS_ENDED, {"job": job, "state": code}).fetchall()
     return united(ranges, spans)
+
+
+def ended_since(connection: sqlite3.Connection, job: int, at: float) -> list[Range]:
+    where = {"job": job, "at": at}
+    ranges: list[Range] = []
+    append_islands(ranges, [task for (task,) in connection.execute(queries.TASKS_SINCE, where)])
+    return united(ranges, connection.execute(queries.SPANS_SINCE, where).fetchall())
+
+
+def half_done(connection: sqlite3.Connection, job: int, ranges: Sequence[Range]) -> list[tuple[int, int]]:
+    found: Counter[int] = Counter()
+    for first, last in ranges:
+        where = {"job": job, "first": first, "last": last}
+        found.update(attempt for (attempt,) in connection.execute(queries.HALF_DONE, where))
+    return sorted(found.items())
+
+
+def kept_bytes(connection: sqlite3.Connection, job: int) -> int:
+    sizes = [connection.execute(statement, {"job": job}).fetchone()[0] for statement in queries.KEPT_BYTES]
+    return sum(size or 0 for size in sizes)
 
 
 def skipped(connection: sqlite3.Connection, job: int) -> list[Range]:

@@ -239,6 +239,8 @@ TASKS_UNSUCCESSFUL = """
         WHERE job = :job AND state <> 1 AND state = :state AND task > :after ORDER BY task LIMIT :limit
     )
 """
+TASKS_SINCE = "SELECT task FROM outcome WHERE job = :job AND ended_at >= :at ORDER BY task"
+SPANS_SINCE = "SELECT first, last FROM span WHERE job = :job AND at >= :at ORDER BY first"
 SPANS_ENDED = "SELECT first, last FROM span WHERE job = :job AND state = :state ORDER BY first"
 SPANS_SKIPPED = "SELECT first, last FROM span WHERE job = :job AND end = :end ORDER BY first"
 
@@ -300,6 +302,9 @@ NOTES = """
     WHERE job = :job AND level = :level AND first BETWEEN :lowest AND :task AND last >= :task
 """
 
+NOTES_OF_JOB = "SELECT id, first, last, at, what, note FROM note WHERE job = :job"
+SPANS_OF_JOB = "SELECT first, last, at, end, reason FROM span WHERE job = :job"
+
 # --- values
 
 VALUE_ADD = "INSERT OR REPLACE INTO value_piece (key, number, data, last) VALUES (?, ?, ?, ?)"
@@ -324,6 +329,34 @@ SEGMENT_ADD = "INSERT OR REPLACE INTO output_segment (attempt, stream, number, d
 SEGMENTS = """
     SELECT data FROM output_segment WHERE attempt = ? AND stream = ? AND number BETWEEN ? AND ? ORDER BY number
 """
+
+HALF_DONE = """
+    SELECT s.attempt FROM history AS h
+        CROSS JOIN output_segment AS s ON s.attempt = h.attempt
+        LEFT JOIN output ON output.attempt = h.attempt
+    WHERE h.job = :job AND h.task BETWEEN :first AND :last
+        AND CASE s.stream WHEN 'out' THEN output.out WHEN 'err' THEN output.err ELSE output.value END IS NULL
+"""
+"""Pieces of output that no record tells of."""
+SEGMENTS_DROP = """
+    DELETE FROM output_segment WHERE rowid IN (
+        SELECT s.rowid FROM output_segment AS s LEFT JOIN output ON output.attempt = s.attempt
+        WHERE s.attempt = ?
+            AND CASE s.stream WHEN 'out' THEN output.out WHEN 'err' THEN output.err ELSE output.value END IS NULL
+    )
+"""
+KEPT_BYTES: tuple[str, ...] = (
+    "SELECT sum(length(s.data)) FROM outcome AS o CROSS JOIN output_segment AS s ON s.attempt = o.attempt WHERE o.job = :job",
+    "SELECT sum(length(s.data)) FROM history AS h CROSS JOIN output_segment AS s ON s.attempt = h.attempt WHERE h.job = :job",
+    """
+    SELECT sum(coalesce(length(out), 0) + coalesce(length(err), 0) + coalesce(length(value), 0))
+    FROM outcome AS o CROSS JOIN output ON output.attempt = o.attempt WHERE o.job = :job
+    """,
+    """
+    SELECT sum(coalesce(length(out), 0) + coalesce(length(err), 0) + coalesce(length(value), 0))
+    FROM history AS h CROSS JOIN output ON output.attempt = h.attempt WHERE h.job = :job
+    """,
+)
 
 # Statements, not secrets: S105 goes by the names.
 TOKEN_ADD = """

@@ -281,6 +281,15 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             return notes.of_task(connection, _known(job), _known(task))
 
+    def job_notes(self, job: int, *, skip: int, limit: int) -> list[Noted]:
+        with self._readers.snapshot() as connection:
+            return notes.of_job(connection, _known(job), _known(max(skip, 0)), _known(max(limit, 0)))
+
+    def half_done(self, job: int, ranges: Sequence[Range]) -> list[tuple[int, int]]:
+        known = [(_known(first), _known(last)) for first, last in ranges]
+        with self._readers.snapshot() as connection:
+            return outcomes.half_done(connection, _known(job), known)
+
     def condition(self, id: int) -> ConditionRow | None:
         with self._readers.snapshot() as connection:
             return conditions.condition(connection, _known(id))
@@ -295,6 +304,14 @@ class SqliteStore(Store):
     def ended(self, job: int, state: TaskState) -> list[Range]:
         with self._readers.snapshot() as connection:
             return outcomes.ended(connection, _known(job), state)
+
+    def ended_since(self, job: int, at: float) -> list[Range]:
+        with self._readers.snapshot() as connection:
+            return outcomes.ended_since(connection, _known(job), at)
+
+    def kept_bytes(self, job: int) -> int:
+        with self._readers.snapshot() as connection:
+            return outcomes.kept_bytes(connection, _known(job))
 
     def output_segments(
         self, attempt: int, stream: str, *, first: int = 0, last: int | None = None

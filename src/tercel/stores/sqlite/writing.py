@@ -6,7 +6,7 @@ Changes of one kind are written together. That is the same as one by one whereve
     an end and a resumption of a job    share one statement, in order
     blocking and unblocking             touch no other table, and are sorted out among themselves
     a task ends once                    unless it was reopened between: so each Reopened begins a new stretch,
-                                        and within a stretch it goes first
+                                        and within a stretch it goes first; so does OutputsDropped
 """
 
 import sqlite3
@@ -28,6 +28,7 @@ from tercel.core.changes import (
     Leased,
     Noted,
     OutputKept,
+    OutputsDropped,
     QueueRemoved,
     QueueSet,
     Reopened,
@@ -44,6 +45,8 @@ from tercel.core.changes import (
 from tercel.stores.sqlite import chunks, conditions, jobs, notes, outcomes, pool, queries, values
 from tercel.stores.sqlite.outcomes import WorkerIds
 
+_GO_FIRST = (Reopened, OutputsDropped)
+
 
 class _Stretch:
     """Changes that may be written kind by kind."""
@@ -52,6 +55,7 @@ class _Stretch:
         self.reopened: list[Reopened] = []
         self.added: list[JobAdded] = []
         self.kept: list[OutputKept] = []
+        self.dropped: list[OutputsDropped] = []
         self.values: list[ValueKept] = []
         self.leased: list[Leased] = []
         self.closed: list[LeaseClosed] = []
@@ -71,6 +75,7 @@ class _Stretch:
             Reopened: self.reopened.append,
             JobAdded: self.added.append,
             OutputKept: self.kept.append,
+            OutputsDropped: self.dropped.append,
             ValueKept: self.values.append,
             Leased: self.leased.append,
             LeaseClosed: self.closed.append,
@@ -96,8 +101,9 @@ class _Stretch:
         }
 
     @property
-    def ended_tasks(self) -> bool:
-        return bool(self.concluded or self.spent or self.spans)
+    def goes_before(self) -> bool:
+        """Whether there is anything that a Reopened (which makes notes) or an OutputsDropped must find written."""
+        return bool(self.concluded or self.spent or self.spans or self.noted or self.kept)
 
 
 def apply(connection: sqlite3.Connection, workers: WorkerIds, changes: Sequence[Change]) -> None:
@@ -106,7 +112,7 @@ def apply(connection: sqlite3.Connection, workers: WorkerIds, changes: Sequence[
     takes = stretch.takes
     for change in changes:
         kind = type(change)
-        if kind is Reopened and stretch.ended_tasks:
+        if kind in _GO_FIRST and stretch.goes_before:
             _write(connection, workers, stretch)
             stretch = _Stretch()
             takes = stretch.takes
@@ -117,6 +123,9 @@ def apply(connection: sqlite3.Connection, workers: WorkerIds, changes: Sequence[
 def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch) -> None:
     if stretch.reopened:
         outcomes.reopen(connection, stretch.reopened)
+    if stretch.dropped:
+        dropped = [(attempt,) for change in stretch.dropped for attempt in change.attempts]
+        connection.executemany(queries.SEGMENTS_DROP, dropped)
     if stretch.added:
         jobs.add(connection, stretch.added)
         chunks.add(connection, stretch.added)

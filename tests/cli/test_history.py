@@ -1,0 +1,172 @@
+"""history, rollback and clean, as they are typed."""
+
+import time
+from typing import Any
+
+import pytest
+
+from tercel.cli.asking import moment
+from tercel.core.errors import UsageError
+from tercel.wire import api
+from tests.cli.conftest import Tercel
+from tests.cli.fake_manager import FakeManager
+from tests.cli.test_errors import one_line
+
+NOW = 1_700_000_000.0
+PART = api.RollbackPart(
+    job=37,
+    name="fit",
+    tasks="0-4",
+    failed=4,
+    cancelled=0,
+    finished=0,
+    used=1,
+    skipped=2,
+    outputs=3,
+)
+
+
+def rolled(*, dry: bool = False, **more: Any) -> api.RolledBack:
+    fields: dict[str, Any] = {
+        "count": 7,
+        "to": "accepted",
+        "parts": [PART],
+        "under_way": [],
+        "hopeless": 0,
+        "dry_run": dry,
+    }
+    return api.RolledBack(**fields | more)
+
+
+def cleaned(dry: bool) -> api.Cleaned:
+    return api.Cleaned(jobs=2, tasks=30, output_bytes=4096, conditions=1, notes=5, dry_run=dry)
+
+
+# -- history ----------------------------------------------------------------------------------------------
+
+
+def test_a_history_is_told_line_by_line_over_all_its_pages(tercel: Tercel, manager: FakeManager) -> None:
+    first = api.History(
+        id="37.4",
+        events=[api.HistoryEvent(at=NOW, what="accepted", text="from ada")],
+        more=True,
+        next=1,
+    )
+    failed = api.HistoryEvent(
+        at=NOW + 9, what="failed", text="exited with code 3", worker="n1", wall_s=2.0, blame="task"
+    )
+    last = api.History(id="37.4", events=[failed], more=False, next=2, now="failed")
+    manager.says("GET", "/v1/jobs/37/tasks/4/history", first, last, first, last)
+    done = tercel("history", "37.4")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0].endswith("accepted     from ada")
+    assert lines[1].endswith("failed       on n1, exited with code 3, after 2 s, [task's fault]")
+    assert "now failed" in done.err
+    assert [r.query.get("skip") for r in manager.asked("GET", "/v1/jobs/37/tasks/4/history")] == [None, ["1"]]
+    told = tercel("--json", "history", "37.4").json_lines
+    assert [event["what"] for event in told] == ["accepted", "failed"]
+    assert {event["id"] for event in told} == {"37.4"}
+
+
+def test_a_history_of_several_tasks_is_refused(tercel: Tercel, manager: FakeManager) -> None:
+    done = tercel("history", "37.0-4")
+    assert done.code == 2
+    assert "'37.0-4' are several tasks: choose one, or the job" in done.err
+    assert one_line(done.err)
+    assert not manager.requests
+
+
+# -- rollback ---------------------------------------------------------------------------------------------
+
+
+def test_what_would_be_undone_is_listed_by_job(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("POST", "/v1/rollback", rolled(dry=True, under_way=["41.0"], hopeless=1))
+    done = tercel("rollback", "37", "--dry-run")
+    assert done.out.splitlines() == [
+        "7 tasks would go back to accepted:",
+        "  37.0-4 fit: 4 failed, 1 finished using what is undone, 2 skipped, to wait again; 3 pieces of output dropped",
+    ]
+    assert "41.0" in done.err
+    assert "1 task stay" in done.err
+    (request,) = manager.asked("POST", "/v1/rollback")
+    assert request.json()["dry_run"] is True
+    assert request.json()["states"] == []
+
+
+def test_nothing_is_undone_that_nobody_agreed_to(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("POST", "/v1/rollback", rolled(dry=True))
+    done = tercel("rollback", "37", "--all")
+    assert done.code == 2
+    assert "add --yes" in done.err
+    assert len(manager.asked("POST", "/v1/rollback")) == 1
+
+
+def test_who_agrees_gets_what_was_asked_for(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("POST", "/v1/rollback", rolled(dry=True), rolled())
+    words = ["--cancelled", "--finished", "--to", "staged", "--since", "2h", "--only", "--yes"]
+    done = tercel("rollback", "37.0-4", *words)
+    assert done.out.startswith("7 tasks went back to accepted:")
+    sent = manager.asked("POST", "/v1/rollback")[1].json()
+    assert sent["states"] == ["cancelled", "finished"]
+    assert (sent["to"], sent["only"], sent["dry_run"]) == ("staged", True, False)
+    assert abs(time.time() - 7200 - sent["since"]) < 60
+
+
+def test_what_is_under_way_is_told_before_anything_is_asked_for(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("POST", "/v1/rollback", rolled(dry=True, under_way=["41.0"]))
+    done = tercel("rollback", "37", "--yes")
+    assert done.code == 2
+    assert "41.0 under way" in done.err
+    assert len(manager.asked("POST", "/v1/rollback")) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rollback", "37", "--all", "--failed"],
+        ["rollback", "37", "--to", "ran"],
+        ["rollback", "37", "--since", "noon"],
+        ["rollback", "37", "--since", "5"],
+        ["rollback", "37..4"],
+        ["clean"],
+        ["clean", "--older", "soon"],
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_asked(
+    tercel: Tercel, manager: FakeManager, words: list[str]
+) -> None:
+    assert tercel(*words).code == 2
+    assert not manager.requests
+
+
+def test_moments_are_read_as_people_write_them() -> None:
+    now = time.time()
+    assert abs(now - 5400 - moment("1h30m", "since")) < 60
+    assert now - 86400 - 60 <= moment("14:05", "since") <= now + 1, "the last time that it was so late"
+    assert time.localtime(moment("14:05:09", "since"))[3:6] == (14, 5, 9)
+    assert time.localtime(moment("2026-11-16T14:05", "since"))[:5] == (2026, 11, 16, 14, 5)
+    assert moment("2026-11-16T14:05+00:00", "since") == 1794837900.0
+    for wrong in ("", "25:00", "14", "-2h", "2026-13-01"):
+        with pytest.raises(UsageError):
+            moment(wrong, "since")
+
+
+# -- clean ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_old_is_counted_before_it_is_removed(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("POST", "/v1/clean", cleaned(True), cleaned(True), cleaned(False))
+    assert tercel("clean", "--older", "30d", "--dry-run").out.startswith(
+        "would remove 2 jobs of 30 tasks with 4.0 KiB"
+    )
+    done = tercel("clean", "--older", "30d", "--yes")
+    assert done.out.startswith("removed 2 jobs of 30 tasks")
+    assert "1 condition, 5 notes" in done.out
+    assert manager.asked("POST", "/v1/clean")[2].json() == {"older_s": 30 * 86400.0, "dry_run": False}
+
+
+def test_scripts_must_agree_to_cleaning(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("POST", "/v1/clean", cleaned(True))
+    assert "add --yes" in tercel("clean", "--older", "30d").err
+    assert len(manager.asked("POST", "/v1/clean")) == 1
