@@ -93,6 +93,23 @@ async def test_one_that_hangs_keeps_neither_others_nor_tasks_waiting(tmp_path: P
     await stage.killed()
 
 
+@pytest.mark.must("d")
+@virtual
+async def test_very_many_that_hang_keep_no_other_one_waiting(tmp_path: Path) -> None:
+    """How many work at a time is for the testers: those know who is slow."""
+    oracle = Oracle()
+    go_on = oracle.hangs("slow")
+    stage = Stage(tmp_path, testers=oracle)
+    link = await stage.joined(heartbeat_s=600.0)
+    began = now()
+    await link.send(*(Probe(number, "slow", 60.0) for number in range(5000)), Probe(5000, "quick", 60.0))
+    assert (await link.expect(Probed)).number == 5000
+    assert now() - began < 1.0
+    go_on.set()
+    assert {(await link.expect(Probed)).number for _ in range(5000)} == set(range(5000))
+    await stage.killed()
+
+
 @virtual
 @pytest.mark.parametrize(
     ("asked_s", "given_s"),
