@@ -4,13 +4,10 @@ Real managers, workers, servers and scripts.
 """
 
 import json
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
+from tests.acceptance.outages import blocked, condition, probed, server
 from tests.lab import HASTY, Lab, free_port
 from tests.processes import eventually
 
@@ -20,33 +17,6 @@ DIAL = "python3 -c 'import socket, sys; socket.create_connection((\"127.0.0.1\",
 def needs_server(port: int) -> str:
     """A line that exits with 75 while nothing listens there."""
     return f"{DIAL} {port} 2>/dev/null || exit 75; echo done"
-
-
-@contextmanager
-def server(port: int) -> Iterator[None]:
-    with socket.create_server(("127.0.0.1", port), backlog=100):
-        yield
-
-
-async def condition(lab: Lab, id: int = 1) -> Any:
-    """As it stands."""
-    return await lab.ask(lambda client: client.condition(id))
-
-
-async def blocked(lab: Lab, job: int, count: int) -> None:
-    async def ask() -> bool:
-        view = await lab.ask(lambda client: client.job(job))
-        return view is not None and view.counts.blocked == count
-
-    await eventually(ask, f"{count} tasks of job {job} are blocked")
-
-
-async def probed(lab: Lab, times: int, id: int = 1) -> None:
-    async def ask() -> bool:
-        view = await condition(lab, id)
-        return view is not None and view.tests >= times
-
-    await eventually(ask, f"C{id} was tested {times} times")
 
 
 @pytest.mark.T(3, 4, 5, 6)

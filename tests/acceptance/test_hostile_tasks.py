@@ -31,6 +31,7 @@ BINARY = "head -c 300000 /dev/urandom | tee binary; printf '\\377\\0\\n' >&2"
 
 
 @pytest.mark.must("g")
+@pytest.mark.C(5)
 @pytest.mark.timeout(240)
 async def test_tasks_that_misbehave_harm_nobody_else(lab: Lab) -> None:
     manager = await lab.manager_up("--heartbeat", "1s", "--grace", "60s")

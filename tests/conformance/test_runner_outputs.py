@@ -143,6 +143,17 @@ async def test_following_a_queued_attempt_tells_all_of_it_before_its_end(
     assert offsets == sorted(offsets)
 
 
+@pytest.mark.parametrize("how", ["withdraw", "kill"])
+async def test_what_an_idle_lane_is_given_and_asked_back_at_once_is_told(
+    runner: SpawnerPool, recorder: Recorder, how: str
+) -> None:
+    """Its spawner is just starting: it hears of both in the same moment, and has nothing else to do."""
+    runner.launch([shell("true", attempt=1), shell("true", attempt=2)])
+    getattr(runner, how)([1, 2])
+    ends = {(await recorder.report(attempt)).end for attempt in (1, 2)}
+    assert ends == {End.INTERRUPTED if how == "withdraw" else End.CANCELLED}
+
+
 async def test_what_is_withdrawn_before_it_began_does_not_start_and_the_rest_goes_on(
     runner: SpawnerPool, recorder: Recorder, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_job_of_which_a_worker_may_still_hold_something_is_not_removable(kept:
     assert removable(kept.store) == [1]
 
 
+@pytest.mark.T(1)
 def test_a_job_that_was_resumed_or_ended_again_meanwhile_is_not_removed(kept: Kept) -> None:
     hand_over(kept.store, *ended(1), *ended(2))
     assert removable(kept.store, 50.0) == [1, 2]

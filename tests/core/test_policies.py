@@ -42,6 +42,7 @@ def test_a_stepwise_policy_makes_so_many_tests_at_each_step_and_not_one_more() -
     assert times("every 10s x2, 20s x3, then 1m for 5m")[:8] == [10, 20, 40, 60, 80, 140, 200, 260]
 
 
+@pytest.mark.T(7)
 def test_the_default_policy_is_tapis_own() -> None:
     found = times(DEFAULT_POLICY)
     gaps = [after - before for before, after in zip([0.0, *found], found, strict=False)]

@@ -24,6 +24,7 @@ def test_every_event_moves_some_state() -> None:
     assert {event for _, event in TRANSITIONS} == set(TaskEvent)
 
 
+@pytest.mark.T(1)
 def test_a_terminal_state_is_left_only_by_retry() -> None:
     for (before, event), after in TRANSITIONS.items():
         if before in TERMINAL:
@@ -31,6 +32,7 @@ def test_a_terminal_state_is_left_only_by_retry() -> None:
             assert after is TaskState.READY
 
 
+@pytest.mark.T(2)
 def test_from_everywhere_an_end_can_be_reached() -> None:
     for state in TaskState:
         if state not in TERMINAL:
@@ -51,6 +53,7 @@ def test_whatever_is_not_over_takes_a_report(state: TaskState) -> None:
     assert next_state(state, TaskEvent.TRY_AGAIN) is (state if stays else TaskState.READY)
 
 
+@pytest.mark.T(2)
 def test_only_the_tasks_own_doing_ends_it_as_failed_or_a_condition_that_is_given_up() -> None:
     assert {event for (_, event), after in TRANSITIONS.items() if after is TaskState.FAILED} == {
         TaskEvent.FAIL,
@@ -62,6 +65,7 @@ def test_only_the_tasks_own_doing_ends_it_as_failed_or_a_condition_that_is_given
     }
 
 
+@pytest.mark.T(2)
 def test_what_is_not_in_the_table_is_not_possible() -> None:
     for state in TaskState:
         for event in TaskEvent:

@@ -15,6 +15,8 @@ from typing import TypeVar
 
 import pytest
 
+from tercel.core.errors import UsageError
+from tercel.core.model import BlockRule
 from tercel.core.states import TaskState
 from tercel.links.access import read_access
 from tercel.sdk import AsyncClient
@@ -31,7 +33,9 @@ LARGE_BYTES = 40_000
 """More than travels inside a report."""
 
 FAIL_ONCE = f'{RECORD}; mkdir "$TERCEL_JOB_ID.$TERCEL_TASK_ID.failed" 2>/dev/null && exit 3; exit 0'
+BLOCK_ONCE = f'{RECORD}; mkdir "$TERCEL_JOB_ID.$TERCEL_TASK_ID.blocked" 2>/dev/null && exit 75; exit 0'
 LARGE = f"{RECORD}; head -c {LARGE_BYTES} /dev/zero | tr '\\0' x"
+CLEARED = BlockRule(on="exit:75", tester="dir:/", policy="every 1h for 2d")
 LASTING = f"{RECORD}; while [ ! -e never ]; do sleep 0.02; done"
 
 
@@ -129,12 +133,16 @@ class Campaign:
         await self._until(lambda client: client.retry([str(failing)]))
         self._expect(failing, 2)
         await self.lab.done([failing])
+        blocked = await self._submit("blocked", BLOCK_ONCE, block_on=[CLEARED])
+        self._expect(blocked, 2)
+        await eventually(lambda: self.lab.ask(lambda client: hurried(client, blocked)), "all have gone on")
         self.jobs = {
             plain: (TaskState.FINISHED, 0),
             retried: (TaskState.FINISHED, 1),
             large: (TaskState.FINISHED, 0),
             lasting: (TaskState.CANCELLED, 0),
             failing: (TaskState.FINISHED, 1),
+            blocked: (TaskState.FINISHED, 1),
         }
         self.large = large
 
@@ -148,6 +156,7 @@ class Campaign:
                 assert len(first.attempts) == earlier + (state is TaskState.FINISHED), first
             assert await self._output(client, await client.task(self.large, 0)) == b"x" * LARGE_BYTES
         await becomes(lambda: not self.lab.store("SELECT * FROM lease"), "every lease is closed in the end")
+        assert not self.lab.store("SELECT * FROM blocked"), "nothing waits that has ended"
         assert not self.lab.replaced_records()
 
     async def _output(self, client: AsyncClient, task: TaskView) -> bytes:
@@ -165,8 +174,19 @@ class Campaign:
         await eventually(lambda: self.lab.ask(question), "a manager answers")
 
 
-@pytest.mark.must("a")
-@pytest.mark.C(6, 7)
+async def hurried(client: AsyncClient, job: int) -> bool:
+    """Whether it has ended. What it is blocked on is tested at once."""
+    for one in (await client.conditions()).conditions:
+        try:
+            await client.test_condition(one.id)
+        except UsageError:
+            pass  # it has cleared meanwhile
+    return (await client.job(job)).ended_at is not None
+
+
+@pytest.mark.must("a", "b")
+@pytest.mark.T(1, 13)
+@pytest.mark.C(1, 6, 7)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_nothing_is_lost_or_repeated_whichever_commit_the_manager_dies_at(lab: Lab, when: str) -> None:

@@ -165,6 +165,8 @@ class Dying:
 
 
 @pytest.mark.must("a")
+@pytest.mark.T(1)
+@pytest.mark.C(1)
 @pytest.mark.parametrize("batch", [0, 1, 7])
 @pytest.mark.parametrize("point", ["written", "committed"])
 def test_kill_9_leaves_exactly_what_was_committed(tmp_path: Path, point: str, batch: int) -> None:

@@ -125,9 +125,9 @@ def certificate(directory: Path, name: str = "localhost") -> tuple[Path, ssl.SSL
 
 
 class Sshd:
-    """A server of OpenSSH, with a key that it lets in."""
+    """A server of OpenSSH, with a key that it lets in. It can be stopped and started again."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, port: int = 0) -> None:
         if not os.access(SSHD, os.X_OK) or shutil.which("ssh-keygen") is None:
             pytest.skip("needs OpenSSH's server: apt-get install openssh-server")
         self.directory = directory
@@ -137,7 +137,7 @@ class Sshd:
                 ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)], check=True
             )
         shutil.copy(directory / "id.pub", directory / "authorized_keys")
-        with socket.create_server(("127.0.0.1", 0)) as free:
+        with socket.create_server(("127.0.0.1", port)) as free:
             self.port = free.getsockname()[1]
         (directory / "sshd_config").write_text(
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {directory}/host\nPidFile none\n"
@@ -147,7 +147,10 @@ class Sshd:
         self._log = (directory / "log").open("wb")
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
-        command = [SSHD, "-D", "-e", "-f", str(directory / "sshd_config")]
+        self.start()
+
+    def start(self) -> None:
+        command = [SSHD, "-D", "-e", "-f", str(self.directory / "sshd_config")]
         self._process = subprocess.Popen(command, stderr=self._log, stdin=subprocess.DEVNULL)
         self._await()
 
@@ -171,9 +174,12 @@ class Sshd:
         )
         return ("-F", str(config))
 
-    def close(self) -> None:
+    def stop(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def close(self) -> None:
+        self.stop()
         self._log.close()
 
 

@@ -93,6 +93,23 @@ async def test_one_that_hangs_keeps_neither_others_nor_tasks_waiting(tmp_path: P
     await stage.killed()
 
 
+@pytest.mark.must("d")
+@virtual
+async def test_very_many_that_hang_keep_no_other_one_waiting(tmp_path: Path) -> None:
+    """How many work at a time is for the testers: those know who is slow."""
+    oracle = Oracle()
+    go_on = oracle.hangs("slow")
+    stage = Stage(tmp_path, testers=oracle)
+    link = await stage.joined(heartbeat_s=600.0)
+    began = now()
+    await link.send(*(Probe(number, "slow", 60.0) for number in range(5000)), Probe(5000, "quick", 60.0))
+    assert (await link.expect(Probed)).number == 5000
+    assert now() - began < 1.0
+    go_on.set()
+    assert {(await link.expect(Probed)).number for _ in range(5000)} == set(range(5000))
+    await stage.killed()
+
+
 @virtual
 @pytest.mark.parametrize(
     ("asked_s", "given_s"),
@@ -111,7 +128,10 @@ async def test_what_the_manager_asks_for_is_bounded(tmp_path: Path, asked_s: flo
 
 @pytest.mark.must("d")
 @virtual
-async def test_so_many_are_asked_at_a_time_and_the_others_wait_their_turn(tmp_path: Path) -> None:
+async def test_so_many_are_asked_at_a_time_and_the_others_wait_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "MOST", 200)
     oracle = Oracle()
     go_on = oracle.hangs("slow")
     stage = Stage(tmp_path, testers=oracle)

@@ -181,6 +181,8 @@ class Blocked(Books):
         if not waiting:
             del job.blocks[condition]
             del condition.jobs[job.id]
+            # Others of it may be refused for what these waited for: one of them must find out anew, or nobody watches it.
+            self._forgive_job(job)
         self.changes.append(TasksUnblocked(job.id, tuple(tasks.ranges())))
 
     def _close_if_empty(self, condition: Condition, why: str, now: float) -> None:

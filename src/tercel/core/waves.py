@@ -62,7 +62,10 @@ class Waves(Undoing):
     def _let_go(self, condition: Condition, room: int, now: float) -> None:
         """It has cleared, for so many (0: for all): a wave of tasks goes on."""
         wave = self.settings.fixed_wave or condition.row.wave
-        count = min(wave, room) if room else wave
+        count = wave
+        if room:  # for those too that were let go before and have not begun
+            unbegun = (len(job.out[condition].intersection(job.ready)) for job in condition.out.values())
+            count = min(wave, max(0, room - sum(unbegun)))
         count = min(count, self._releases.room(condition.id, now))
         self._releases.take(condition.id, count, now)
         condition.flows = True
@@ -71,7 +74,7 @@ class Waves(Undoing):
         if condition.progress:  # some went through: as long as that goes on it is not given up
             condition.progress = False
             condition.row = msgspec.structs.replace(condition.row, opened_at=now, tests=0)
-        if condition.count > count:
+        if 0 < count < condition.count:
             more = wave + 1 if condition.steady else 2 * wave
             condition.row = msgspec.structs.replace(condition.row, wave=min(more, WAVE_MOST))
         self._release(condition, count, "cleared", now)

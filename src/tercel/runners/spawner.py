@@ -167,6 +167,7 @@ class Spawner:
                 self._on_event(fd, event)
             if not events:
                 self._sweeper.step()
+            self._send(self._reports.take())  # of what was asked back before it began
 
     def _on_event(self, fd: int, event: int) -> None:
         """All but the pipes of the attempt under way."""

@@ -23,7 +23,8 @@ from tercel.wire.messages import Probe, Probed
 
 log = logging.getLogger("tercel.worker")
 
-MOST = 200
+MOST = 20_000
+"""Not so many that they cost much memory. How many work at a time is for the testers, who let none that hangs keep others waiting."""
 LIMIT_LEAST_S = 0.1
 LIMIT_MOST_S = 600.0
 GRACE_S = 5.0
