@@ -102,8 +102,8 @@ async def test_a_failure_that_no_rule_names_says_how_one_could(house: House) -> 
 async def test_workers_are_told_which_patterns_to_look_for(house: House) -> None:
     worker = await house.worker()
     await house.submit(block_on=[LICENCE, {"on": "stderr:/quota/", "tester": "file:/ok"}])
-    await worker.report(await worker.offered(), code=1, matched=(1,))
-    assert (await worker.next(Brief)).program.patterns == ((1, "err", "quota"),)
+    await worker.report(await worker.offered(), code=1, matched=("stderr:/quota/",))
+    assert (await worker.next(Brief)).program.patterns == (("stderr:/quota/", "err", "quota"),)
     assert (await conditions(house))[0].tester == "file:/ok"
 
 

@@ -23,16 +23,16 @@ pytestmark = pytest.mark.T(8)
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-QUOTA = (0, "err", "Disk quota exceeded")
+QUOTA = ("0", "err", "Disk quota exceeded")
 
 
 async def found(runner: SpawnerPool, recorder: Recorder, said: bytes, *patterns: str) -> set[int]:
     """Which of the patterns are found in what a command says on stdout before it fails."""
-    sought = tuple((number, "out", pattern) for number, pattern in enumerate(patterns))
+    sought = tuple((str(number), "out", pattern) for number, pattern in enumerate(patterns))
     source = "import os, sys; sys.stdout.buffer.write(eval(sys.argv[1])); sys.exit(1)"
     attempt = len(recorder.reports)
     launch = python(source, repr(said), attempt=attempt, patterns=sought)
-    return set((await run(runner, recorder, launch)).matched)
+    return {int(number) for number in (await run(runner, recorder, launch)).matched}
 
 
 # -- when -------------------------------------------------------------------------------------------------
@@ -54,14 +54,14 @@ async def test_a_pattern_is_found_however_it_failed(
     limit_s = 0.2 if end is End.TIMED_OUT else 0.0
     launch = shell(f"echo 'cp: Disk quota exceeded' >&2; {line}", patterns=(QUOTA,), time_limit_s=limit_s)
     report = await run(runner, recorder, launch)
-    assert (report.end, report.matched) == (end, (0,))
+    assert (report.end, report.matched) == (end, ("0",))
     assert report.err is not None and b"quota" in report.err.inline, "it is kept as ever"
 
 
 async def test_a_pattern_is_found_in_what_took_too_much(runner: SpawnerPool, recorder: Recorder) -> None:
     source = "import sys, time; print('Disk quota exceeded', file=sys.stderr, flush=True); open('x', 'wb').write(bytes(2**24)); time.sleep(600)"
     report = await run(runner, recorder, python(source, patterns=(QUOTA,), limits=Limits(disk_bytes=2**22)))
-    assert (report.end, report.matched) == (End.EXCEEDED, (0,))
+    assert (report.end, report.matched) == (End.EXCEEDED, ("0",))
 
 
 async def test_nothing_is_looked_for_in_what_went_well(runner: SpawnerPool, recorder: Recorder) -> None:
@@ -82,23 +82,23 @@ async def test_who_looks_for_nothing_finds_nothing_beside_who_does(
 ) -> None:
     line = "echo Disk quota exceeded >&2; exit 1"
     runner.launch([shell(line, attempt=1), shell(line, attempt=2, patterns=(QUOTA,)), shell(line, attempt=3)])
-    assert [(await recorder.report(attempt)).matched for attempt in (1, 2, 3)] == [(), (0,), ()]
+    assert [(await recorder.report(attempt)).matched for attempt in (1, 2, 3)] == [(), ("0",), ()]
 
 
 async def test_only_the_stream_that_is_meant_counts(runner: SpawnerPool, recorder: Recorder) -> None:
     patterns = (
-        (0, "out", "quota"),
-        (1, "err", "quota"),
-        (2, "out", "room"),
-        (2, "err", "room"),
-        (3, "err", r"\A\z"),
+        ("0", "out", "quota"),
+        ("1", "err", "quota"),
+        ("2", "out", "room"),
+        ("2", "err", "room"),
+        ("3", "err", r"\A\z"),
     )
     first = await run(runner, recorder, shell("echo quota; exit 1", patterns=patterns))
-    assert first.matched == (0,)
+    assert first.matched == ("0",)
     second = await run(
         runner, recorder, shell("echo room; echo quota >&2; exit 1", attempt=2, patterns=patterns)
     )
-    assert second.matched == (1, 2)
+    assert second.matched == ("1", "2")
     silent = await run(runner, recorder, shell("exit 1", attempt=3, patterns=patterns))
     assert (silent.code, silent.matched) == (1, ())
 
@@ -125,7 +125,7 @@ async def main(dir, patterns):
     print("re2" in sys.modules)
 asyncio.run(main(sys.argv[1], eval(sys.argv[2])))
 """
-    for patterns, imported in (((), "False\n"), (((0, "out", "x"),), "True\n")):
+    for patterns, imported in (((), "False\n"), ((("0", "out", "x"),), "True\n")):
         command = [sys.executable, "-c", source, str(tmp_path), repr(patterns)]
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == imported
 
@@ -173,11 +173,11 @@ async def test_a_pattern_is_found_wherever_it_stands(
 ) -> None:
     """Also where a segment ends, or a window."""
     source = "import sys; a, b = map(int, sys.argv[1:]); sys.stdout.write('x' * a + 'Disk quota' + 'y' * b); sys.exit(1)"
-    sought = ((3, "out", "Disk quota"), (4, "out", "xDisk quotay"), (5, "out", "Disk  quota"))
+    sought = (("3", "out", "Disk quota"), ("4", "out", "xDisk quotay"), ("5", "out", "Disk  quota"))
     for attempt, before in enumerate(range(max(0, size - 6), size + 3, 3)):
         launch = python(source, str(before), str(behind), attempt=attempt, patterns=sought)
         report = await run(runner, recorder, launch)
-        assert report.matched == ((3, 4) if before and behind else (3,))
+        assert report.matched == (("3", "4") if before and behind else ("3",))
 
 
 async def test_a_match_may_lie_across_any_window(runner: SpawnerPool, recorder: Recorder) -> None:
@@ -185,25 +185,25 @@ async def test_a_match_may_lie_across_any_window(runner: SpawnerPool, recorder: 
     source = "import sys; a, b, c = map(int, sys.argv[1:]); sys.stdout.write('-' * a + '<' + '=' * b + '>' + '-' * c); sys.exit(1)"
     for attempt, behind in enumerate(range(0, 2 * seeking.WINDOW_BYTES, 50_000)):
         launch = python(
-            source, "300000", str(long), str(behind), attempt=attempt, patterns=((0, "out", "<=+>"),)
+            source, "300000", str(long), str(behind), attempt=attempt, patterns=(("0", "out", "<=+>"),)
         )
-        assert (await run(runner, recorder, launch)).matched == (0,), behind
+        assert (await run(runner, recorder, launch)).matched == ("0",), behind
 
 
 async def test_only_what_is_kept_is_searched(runner: SpawnerPool, recorder: Recorder) -> None:
     line = "echo first; head -c 3M /dev/zero; echo last; exit 1"
-    patterns = ((0, "out", "first"), (1, "out", "last"))
+    patterns = (("0", "out", "first"), ("1", "out", "last"))
     report = await run(runner, recorder, shell(line, patterns=patterns, output_limit_bytes=2**20))
-    assert report.matched == (1,)
+    assert report.matched == ("1",)
     whole = await run(runner, recorder, shell(line, attempt=2, patterns=patterns))
-    assert whole.matched == (0, 1)
+    assert whole.matched == ("0", "1")
 
 
 async def test_of_more_than_is_searched_the_end_counts(runner: SpawnerPool, recorder: Recorder) -> None:
     line = "echo first; head -c 5M /dev/zero; echo middle; head -c 9M /dev/zero; echo last; exit 1"
-    patterns = ((0, "out", "first"), (1, "out", "middle"), (2, "out", "last"))
+    patterns = (("0", "out", "first"), ("1", "out", "middle"), ("2", "out", "last"))
     report = await run(runner, recorder, shell(line, patterns=patterns, output_limit_bytes=2**26))
-    assert report.matched == (1, 2)
+    assert report.matched == ("1", "2")
 
 
 async def test_many_patterns_at_once(runner: SpawnerPool, recorder: Recorder) -> None:
@@ -230,9 +230,9 @@ async def test_who_asks_for_too_much_is_told_and_ends_all_the_same(
     monkeypatch.setattr(seeking, "PATIENCE_S", 0.05)
     slow = "(x|a)[^Q]{200}Q"
     line = "head -c 9M /dev/urandom | tr -dc 'xa\\n'; head -c 9M /dev/urandom | base64 -w0 | tr Q q; echo last; exit 3"
-    patterns = ((0, "out", "last"), (1, "out", slow), (2, "out", "nothing"))
+    patterns = (("0", "out", "last"), ("1", "out", slow), ("2", "out", "nothing"))
     report = await run(runner, recorder, shell(line, patterns=patterns))
-    assert (report.end, report.code, report.matched) == (End.EXITED, 3, (0,))
+    assert (report.end, report.code, report.matched) == (End.EXITED, 3, ("0",))
     assert report.note == seeking.NOT_ALL
     assert (await run(runner, recorder, shell("true", attempt=2))).code == 0
 
@@ -255,9 +255,9 @@ async def test_an_output_that_is_gone_keeps_no_report_back(
     monkeypatch.setattr(runner._seeking, "_read", read)
     for attempt, why in ((1, "Input/output error"), (2, "incorrect header")):
         line = "head -c 1M /dev/zero; echo word >&2; exit 1"
-        patterns = ((0, "out", "word"), (1, "err", "word"), (2, "out", r"\A\z"))
+        patterns = (("0", "out", "word"), ("1", "err", "word"), ("2", "out", r"\A\z"))
         report = await run(runner, recorder, shell(line, attempt=attempt, patterns=patterns))
-        assert report.matched == (1,)
+        assert report.matched == ("1",)
         assert why in caplog.text
 
 
@@ -275,7 +275,7 @@ async def test_a_job_whose_search_takes_long_lets_others_pass(monkeypatch: pytes
             all_told.set()
 
     seeks = seeking.Seeking(lambda *_: pieces, on_done)
-    sought = Program(line="x", patterns=((0, "out", "word"),))
+    sought = Program(line="x", patterns=(("0", "out", "word"),))
 
     def failed(job: int, attempt: int, out: Output) -> Report:
         seeks.expect(Launch(0, job, 0, attempt, sought))
@@ -294,12 +294,12 @@ async def test_reports_that_are_being_searched_are_told_before_the_runner_stops(
 ) -> None:
     runner = SpawnerPool(tmp_path / "worker", "node-7")
     await runner.start(recorder)
-    program = Program(line="head -c 4M /dev/zero; echo word; exit 1", patterns=((0, "out", "word"),))
+    program = Program(line="head -c 4M /dev/zero; echo word; exit 1", patterns=(("0", "out", "word"),))
     runner.launch([Launch(lane, 1, lane, lane, program) for lane in range(3)])
     await recorder.until(lambda: bool(recorder.reports))
     await runner.stop()
     assert set(recorder.reports) == {0, 1, 2}
-    assert all(r.matched == (0,) for r in recorder.reports.values() if r.end is End.EXITED)
+    assert all(r.matched == ("0",) for r in recorder.reports.values() if r.end is End.EXITED)
     assert runner._seeking.expected == {}
 
 
@@ -309,7 +309,7 @@ async def test_a_runner_that_stops_waits_for_no_long_search(
     monkeypatch.setattr(seeking, "STOP_S", 0.0)
     pieces = [zlib.compress(b"xa-" * (SEGMENT_BYTES // 3))] * 40
     seeks = seeking.Seeking(lambda *_: pieces, recorder.ended)
-    program = Program(line="x", patterns=((0, "out", "(x|a)[^Q]{200}Q"),))
+    program = Program(line="x", patterns=(("0", "out", "(x|a)[^Q]{200}Q"),))
     out = Output(40 * SEGMENT_BYTES, 40 * SEGMENT_BYTES, b"", 40)
     for attempt in range(20):
         seeks.expect(Launch(0, 1, 0, attempt, program))
@@ -334,24 +334,24 @@ def _dies() -> None:
 
 async def test_what_a_function_raises_is_found_on_its_stderr(runner: SpawnerPool, recorder: Recorder) -> None:
     patterns = (
-        (0, "err", "^PermissionError: .*licence"),
-        (1, "out", "printed"),
-        (2, "err", "Traceback"),
-        (3, "out", "licence"),
+        ("0", "err", "^PermissionError: .*licence"),
+        ("1", "out", "printed"),
+        ("2", "err", "Traceback"),
+        ("3", "out", "licence"),
     )
     report = await run(runner, recorder, call(_raises, "no licence", patterns=patterns))
-    assert (report.end, report.code, report.matched) == (End.EXITED, 1, (0, 1, 2))
+    assert (report.end, report.code, report.matched) == (End.EXITED, 1, ("0", "1", "2"))
 
 
 async def test_what_a_function_said_before_its_interpreter_died_is_found(
     runner: SpawnerPool, recorder: Recorder
 ) -> None:
-    report = await run(runner, recorder, call(_dies, patterns=((4, "err", "^last words$"),)))
-    assert (report.end, report.matched) == (End.SIGNALLED, (4,))
+    report = await run(runner, recorder, call(_dies, patterns=(("4", "err", "^last words$"),)))
+    assert (report.end, report.matched) == (End.SIGNALLED, ("4",))
 
 
 async def test_nothing_is_looked_for_in_a_call_that_went_well(
     runner: SpawnerPool, recorder: Recorder
 ) -> None:
-    report = await run(runner, recorder, call(print, "word", patterns=((0, "out", "word"),)))
+    report = await run(runner, recorder, call(print, "word", patterns=(("0", "out", "word"),)))
     assert (report.code, report.matched) == (0, ())

@@ -89,7 +89,7 @@ def test_a_policy_that_never_tests_or_never_gives_up_or_means_nothing_is_refused
 # -- rules -------------------------------------------------------------------------------------------------
 
 
-def report(end: End, code: int, matched: tuple[int, ...] = ()) -> Report:
+def report(end: End, code: int, matched: tuple[str, ...] = ()) -> Report:
     return Report(1, 0, 1, end, code, 0.0, 1.0, 0.0, 0, matched=matched)
 
 
@@ -120,16 +120,25 @@ def test_a_rule_says_which_ends_are_not_the_tasks_fault(
 
 def test_success_is_success_whatever_was_printed() -> None:
     rules = spec("stderr:/quota/ -> t:x")
-    assert rule_for(rules, report(End.EXITED, 0, (0,))) is None
-    assert rule_for(rules, report(End.EXITED, 1, (0,))) == rules.block_on[0]
+    assert rule_for(rules, report(End.EXITED, 0, ("stderr:/quota/",))) is None
+    assert rule_for(rules, report(End.EXITED, 1, ("stderr:/quota/",))) == rules.block_on[0]
+
+
+def test_what_was_found_by_a_rule_that_is_no_more_counts_for_no_other() -> None:
+    """The job was given other rules while the attempt ran."""
+    found = report(End.EXITED, 1, ("stderr:/quota/",))
+    assert rule_for(spec("stderr:/licence/ -> a:x"), found) is None
+    revised = spec("stderr:/licence/ -> a:x", "stderr:/quota/ -> b:x")
+    assert rule_for(revised, found) == revised.block_on[1]
 
 
 def test_the_first_rule_that_applies_counts() -> None:
     rules = spec("exit:1 -> a:x", "output:/no licence/ -> b:x", "exit:1-9 -> c:x")
-    assert rule_for(rules, report(End.EXITED, 1, (1,))) == rules.block_on[0]
-    assert rule_for(rules, report(End.EXITED, 2, (1,))) == rules.block_on[1]
+    assert rule_for(rules, report(End.EXITED, 1, ("output:/no licence/",))) == rules.block_on[0]
+    assert rule_for(rules, report(End.EXITED, 2, ("output:/no licence/",))) == rules.block_on[1]
     assert rule_for(rules, report(End.EXITED, 2)) == rules.block_on[2]
-    assert patterns_of(rules) == ((1, "out", "no licence"), (1, "err", "no licence"))
+    assert [stream for _, stream, _ in patterns_of(rules)] == ["out", "err"]
+    assert {on for on, _, _ in patterns_of(rules)} == {"output:/no licence/"}
 
 
 def test_a_command_may_have_semicolons_and_a_pattern_arrows() -> None:

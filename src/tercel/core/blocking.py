@@ -11,6 +11,7 @@ What is not named here is the task's own failure: `hint` says how to name it.
 """
 
 import re
+import shlex
 import signal
 from collections.abc import Iterable
 from functools import lru_cache
@@ -23,6 +24,7 @@ from tercel.core.errors import UsageError
 from tercel.core.model import BlockRule, JobSpec, Program
 from tercel.core.policies import parse_policy
 from tercel.core.reports import End, Report
+from tercel.core.symptoms import rule_from
 
 RULES_MOST = 50
 PATTERN_MOST = 1000
@@ -172,12 +174,15 @@ def compiled(pattern: str) -> Searches:
     return found
 
 
-def patterns_of(spec: JobSpec) -> tuple[tuple[int, str, str], ...]:
-    """What a worker looks for in outputs: (number of the rule, stream, pattern)."""
+def patterns_of(spec: JobSpec) -> tuple[tuple[str, str, str], ...]:
+    """What a worker looks for in outputs: (what the rule begins with, stream, pattern).
+
+    By its text, not by the rule's number: the job may have other rules when the attempt ends.
+    """
     found = []
-    for number, rule in enumerate(spec.block_on):
+    for rule in spec.block_on:
         trigger = trigger_of(rule.on)
-        found += [(number, stream, trigger.pattern) for stream in trigger.streams]
+        found += [(rule.on, stream, trigger.pattern) for stream in trigger.streams]
     return tuple(found)
 
 
@@ -191,9 +196,9 @@ def rule_for(spec: JobSpec, report: Report) -> BlockRule | None:
     """The first that says of such an end that something outside is broken. Success is success, whatever was printed."""
     if report.end is End.EXITED and report.code == 0:
         return None
-    for number, rule in enumerate(spec.block_on):
+    for rule in spec.block_on:
         trigger = trigger_of(rule.on)
-        if number in report.matched:
+        if rule.on in report.matched:
             return rule
         if report.end is End.EXITED and any(low <= report.code <= high for low, high in trigger.codes):
             return rule
@@ -228,10 +233,10 @@ def fault_of(spec: JobSpec, rule: BlockRule, worker: str, site: str, context: tu
     )
 
 
-def hint(report: Report) -> str:
-    """How to declare such an end recoverable."""
-    if report.end is End.EXITED and report.code:
-        return f"if this is not its fault: --block-on 'exit:{report.code} -> TESTER'"
-    if report.end is End.SIGNALLED:
-        return f"if this is not its fault: --block-on 'signal:{report.code} -> TESTER'"
-    return ""
+def hint(report: Report, out: str = "", err: str = "") -> str:
+    """How to declare such an end recoverable: by what it printed, where that is known, else by how it ended."""
+    if report.end not in (End.EXITED, End.SIGNALLED) or not report.code:
+        return ""
+    word = "exit" if report.end is End.EXITED else "signal"
+    rule = rule_from(out, err) or BlockRule(on=f"{word}:{report.code}", tester="TESTER")
+    return f"if this is not its fault: --block-on {shlex.quote(rule_text(rule))}"

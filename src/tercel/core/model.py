@@ -288,8 +288,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     cleanup: str = ""
     cleanup_limit_s: float = 600.0
     warn_signal: str = ""
-    patterns: tuple[tuple[int, str, str], ...] = ()
-    """What to look for in outputs of failed attempts: (number of the rule, `out` or `err`, pattern)."""
+    patterns: tuple[tuple[str, str, str], ...] = ()
+    """What to look for in outputs of failed attempts: (what its rule begins with, `out` or `err`, pattern)."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):

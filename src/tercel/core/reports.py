@@ -56,8 +56,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a function returned (exit code 0) or raised, pickled."""
     exceeded: str = ""
     """`memory`, `pids` or `disk`."""
-    matched: tuple[int, ...] = ()
-    """Which of its job's rules for blocking have a pattern that was found in its output."""
+    matched: tuple[str, ...] = ()
+    """What its job's rules for blocking look for in outputs (`stderr:/quota/`) and was found in this one's."""
     errno: str = ""
     """`ENOSPC`: why its worker could not even run it, where the system said so."""
 

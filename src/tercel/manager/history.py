@@ -6,7 +6,6 @@ A page of a task's history is cut from all of it; a job's is read page by page, 
 import asyncio
 
 from tercel.core.blame import blame_of
-from tercel.core.blocking import rule_for
 from tercel.core.errors import NotFound
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import JobRow
@@ -63,14 +62,11 @@ def _attempt(outcome: Outcome, row: JobRow) -> list[HistoryEvent]:
         # By a worker's clock: nothing starts before it was accepted, or after it has ended.
         at = min(max(report.started_at, row.submitted_at), outcome.ended_at)
         events.append(HistoryEvent(at=at, what="started", worker=outcome.worker, attempt=report.attempt))
-    text = views.how_it_ended(outcome)
-    if outcome.state is TaskState.BLOCKED and (rule := rule_for(row.spec, report)) is not None:
-        text += f"; waits for {rule.tester}"
     events.append(
         HistoryEvent(
             at=outcome.ended_at,
             what=_WORDS.get((outcome.state, report.end), str(outcome.state)),
-            text=text,
+            text=views.how_it_ended(outcome),
             attempt=report.attempt,
             worker=outcome.worker,
             code=None if report.end in _NO_CODE else report.code,

@@ -304,7 +304,9 @@ def _ended_view(job: int, outcome: Outcome, texts: tuple[str, str] | None) -> Ta
         attempts=[_attempt_view(outcome)] if report.attempt else [],
         stdout=out,
         stderr=err,
-        hint=hint(report) if outcome.state is TaskState.FAILED and report.attempt else "",
+        hint=hint(report, out or "", err or "")
+        if outcome.state is TaskState.FAILED and report.attempt
+        else "",
     )
 
 

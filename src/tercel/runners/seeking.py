@@ -45,11 +45,11 @@ _SEGMENTS_MOST = SEARCHED_MOST_BYTES // SEGMENT_BYTES + 1
 _FAILED = frozenset({End.EXITED, End.SIGNALLED, End.TIMED_OUT, End.EXCEEDED})
 NOT_ALL = "its output was not searched to the end for what its job looks for: that takes too long"
 
-Sought = tuple[tuple[int, str, str], ...]
+Sought = tuple[tuple[str, str, str], ...]
 """As of core.model.Program.patterns."""
 Read = Callable[[int, str], Iterable[bytes]]
 """The compressed pieces of a large output."""
-_Found = tuple[tuple[int, str, Searches], ...]
+_Found = tuple[tuple[str, str, Searches], ...]
 
 
 class Seeking:
@@ -133,14 +133,14 @@ class Seeking:
         outputs = {stream: output for stream in streams if (output := _output(report, stream)) is not None}
         texts = {stream: self._text(report.attempt, stream, output) for stream, output in outputs.items()}
         stop_at = time.thread_time() + PATIENCE_S
-        matched: set[int] = set()
+        matched: set[str] = set()
         note = report.note
-        for number, stream, pattern in _compiled(sought):
-            if not texts.get(stream) or number in matched:
+        for on, stream, pattern in _compiled(sought):
+            if not texts.get(stream) or on in matched:
                 continue
             found = self._search(pattern, texts[stream], stop_at)
             if found:
-                matched.add(number)
+                matched.add(on)
             elif found is None:
                 note = f"{report.note}; {NOT_ALL}" if report.note else NOT_ALL
         return msgspec.structs.replace(report, matched=tuple(sorted(matched)), note=note)
@@ -184,9 +184,9 @@ def _output(report: Report, stream: str) -> Output | None:
 def _compiled(sought: Sought) -> _Found:
     """Once per program, for as many as are likely to fail at a time."""
     found = []
-    for number, stream, pattern in sought:
+    for on, stream, pattern in sought:
         try:
-            found.append((number, stream, compiled(pattern)))
+            found.append((on, stream, compiled(pattern)))
         except UsageError as error:  # the manager, which checked it, has another release of RE2
             log.warning("Cannot look for what a job looks for: %s.", error)
     return tuple(found)

@@ -1,0 +1,128 @@
+"""What programs print when something outside is broken: one table from their messages to the rule that would wait for it.
+
+Nobody's task is blocked by it: a message may be quoted, or be of something that does not matter. It makes the hint of a
+failed task one that can be pasted.
+"""
+
+import posixpath
+import re
+
+import msgspec
+
+from tercel.core.model import BlockRule
+
+SEARCHED_MOST = 4000
+"""Characters of a stream: the last ones."""
+
+_HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)"
+_PORT = r"(?P<port>[0-9]{1,5})"
+_PATH = r"(?P<path>/[^\s:'\"]{1,500})"
+
+
+class Symptom(msgspec.Struct, frozen=True):
+    said: re.Pattern[str]
+    on: str
+    """What a rule looks for: as much as does not change from one task to the next."""
+    tester: str
+    """With what `said` has found."""
+
+
+def _symptom(said: str, on: str, tester: str) -> Symptom:
+    return Symptom(re.compile(said), on, tester)
+
+
+SYMPTOMS = (
+    # ssh, scp, rsync, git
+    _symptom(
+        rf"ssh: connect to host {_HOST} port {_PORT}: ",
+        "ssh: connect to host {host} port {port}",
+        "ssh:{host}:{port}",
+    ),
+    _symptom(
+        rf"(?P<user>[\w.-]{{1,64}})@{_HOST}: Permission denied \(",
+        "{user}@{host}: Permission denied",
+        "ssh-auth:{user}@{host}",
+    ),
+    _symptom(
+        rf"ssh: Could not resolve hostname {_HOST}: ", "Could not resolve hostname {host}", "dns:{host}"
+    ),
+    # names
+    _symptom(rf"curl: \(6\) Could not resolve host: {_HOST}", "Could not resolve host: {host}", "dns:{host}"),
+    _symptom(
+        rf"unable to resolve host address .{_HOST}\W", "unable to resolve host address .{host}", "dns:{host}"
+    ),
+    # HTTP: curl, wget, Python
+    _symptom(
+        rf"curl: \((?:7|28)\) (?:Failed to connect to|Connection timed out.*?) {_HOST} port {_PORT}",
+        "{host} port {port}",
+        "tcp:{host}:{port}",
+    ),
+    _symptom(
+        rf"(?P<code>429|50[234])\b[^\n]{{0,200}}?(?P<url>https?://{_HOST}(?::[0-9]{{1,5}})?)(?=[/\s'\"]|$)",
+        "{code}.*{host}",
+        "{url}/",
+    ),
+    _symptom(
+        rf"HTTPS?ConnectionPool\(host='{_HOST}', port={_PORT}\): Max retries exceeded",
+        "ConnectionPool.host=.{host}., port={port}",
+        "tcp:{host}:{port}",
+    ),
+    # databases
+    _symptom(
+        rf'connection to server at "{_HOST}"[^\n]{{0,80}}, port {_PORT} failed',
+        "connection to server at .{host}",
+        "database:postgresql://{host}:{port}/",
+    ),
+    _symptom(r"sqlite3?[^\n]{0,80}: database is locked", "database is locked", "command:./is-unlocked.sh"),
+    # file systems
+    _symptom(
+        rf"{_PATH}['\"]?:? [^\n]{{0,40}}No space left on device",
+        "No space left on device",
+        "disk:{folder}>=1G",
+    ),
+    _symptom(r"No space left on device", "No space left on device", "disk:/tmp>=1G"),
+    _symptom(r"Disk quota exceeded", "Disk quota exceeded", "command:./quota-ok.sh"),
+    _symptom(
+        rf"{_PATH}['\"]?:? (?:Stale file handle|Transport endpoint is not connected)",
+        "Stale file handle|Transport endpoint is not connected",
+        "dir:{path}",
+    ),
+    # batch systems
+    _symptom(
+        r"Unable to contact slurm controller|slurm_load_\w+ error|Batch job submission failed: (?:Socket|Zero)",
+        "slurm controller|slurm_load_|Batch job submission failed",
+        "command:sinfo",
+    ),
+    _symptom(
+        r"Batch job submission failed: (?P<why>Job violates accounting/QOS policy|\w*Max\w*Limit)",
+        "Batch job submission failed: {why}",
+        "command:./may-submit.sh",
+    ),
+    _symptom(
+        r"(?:pbs_iff|qsub|qstat): cannot connect to server", "cannot connect to server", "command:qstat -B"
+    ),
+    _symptom(
+        r"Failed to connect to (?:local )?queue manager",
+        "Failed to connect to (local )?queue manager",
+        "command:condor_q",
+    ),
+    # licences
+    _symptom(
+        rf"License path:[^\n]{{0,200}}?{_PORT}@{_HOST}",
+        "License path:",
+        "tcp:{host}:{port}",
+    ),
+)
+
+
+def rule_from(out: str, err: str) -> BlockRule | None:
+    """The rule that would have waited for what these outputs speak of, if they speak of anything that is known."""
+    for stream, text in (("stderr", err), ("stdout", out)):
+        for symptom in SYMPTOMS:
+            if (found := symptom.said.search(text[-SEARCHED_MOST:])) is not None:
+                said = {name: value for name, value in found.groupdict().items() if value is not None}
+                if "path" in said:
+                    said["folder"] = posixpath.dirname(said["path"])
+                on = symptom.on.format(**{name: re.escape(value) for name, value in said.items()})
+                return BlockRule(on=f"{stream}:/{on}/", tester=symptom.tester.format(**said))
+    return None
