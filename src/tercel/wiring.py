@@ -14,7 +14,7 @@ import resource
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ from tercel.core.errors import UsageError
 from tercel.core.model import Role, Token
 from tercel.links.access import FILE_NAME, Access, is_loopback_host, remove_access, write_access, write_secret
 from tercel.links.contract import Dialer, ManagerEnd
+from tercel.links.failover import FailoverDialer
 from tercel.links.local import LocalDialer
 from tercel.links.places import private_dir
 from tercel.links.websocket import WebSocketDialer
@@ -323,12 +324,16 @@ async def _worker_here(
 
 
 async def work(
-    url: str, token: str, options: WorkerOptions, *, on_worker: Callable[[Worker], None] = lambda _: None
+    ways: Sequence[tuple[str, str]],
+    options: WorkerOptions,
+    *,
+    on_worker: Callable[[Worker], None] = lambda _: None,
 ) -> None:
-    """Until drained, stopped or refused."""
+    """Until drained, stopped or refused. `ways`: the manager's addresses, each with a token for it."""
     private_dir(options.dir)
+    dialer = FailoverDialer([WebSocketDialer(url, token) for url, token in ways])
     async with _testers() as testers:
-        worker = await _worker(options, WebSocketDialer(url, token), testers)
+        worker = await _worker(options, dialer, testers)
         on_worker(worker)
         await worker.run()
 

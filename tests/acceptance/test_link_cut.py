@@ -58,6 +58,27 @@ async def test_work_goes_on_while_the_link_is_down_and_is_not_redone(lab: Lab, h
         assert worker.alive
 
 
+@pytest.mark.C(13)
+async def test_a_result_is_told_by_another_way_if_the_first_is_cut(lab: Lab) -> None:
+    """A manager with two addresses: each is lost in turn, and what ended meanwhile is told by the other."""
+    await lab.manager_up(*BEAT, "--grace", "1h")
+    async with proxy_to(lab.port) as inside, proxy_to(lab.port) as outside:
+        worker = lab.worker("w", 1, inside.url, outside.url, *HASTY)
+        await worker.says(f"joining {inside.url}, or {outside.url}")
+        await lab.workers_online(1)
+        for way in (inside, outside):
+            line = f"while [ ! -e go.$TERCEL_JOB_ID ]; do sleep 0.02; done; {RECORD}"
+            id = await lab.submit(lab.shell(line))
+            await lab.running(id, 1)
+            await way.cut()
+            (lab.work / f"go.{id}").touch()
+            await lab.done([id])
+            async with lab.client() as client:
+                await assert_all_finished(client, id, 1)
+            assert lab.runs()[f"{id}.0"] == 1
+            await way.heal()
+
+
 @pytest.mark.must("c")
 @pytest.mark.serial
 @pytest.mark.timeout(240)

@@ -8,6 +8,8 @@ from tercel.core.errors import Forbidden, Unreachable, UsageError
 from tercel.core.model import Needs
 from tercel.core.presence import WorkerInfo, WorkerState
 from tercel.links import websocket
+from tercel.links.contract import WorkerEnd
+from tercel.links.failover import FailoverDialer
 from tercel.links.websocket import WebSocketDialer
 from tercel.wire.messages import (
     Cancel,
@@ -97,3 +99,41 @@ async def test_a_whole_hello_passes(server: Server) -> None:
     await manager.send([Cancel([1])])
     assert await worker.receive() == [Cancel([1])]
     await close_all(worker, manager)
+
+
+# -- several addresses ------------------------------------------------------------------------------------
+
+
+class Way:
+    def __init__(self, url: str) -> None:
+        self._dialer = WebSocketDialer(url, "secret")
+        self.dialled = 0
+
+    async def dial(self) -> WorkerEnd:
+        self.dialled += 1
+        return await self._dialer.dial()
+
+
+@pytest.mark.C(13)
+async def test_the_address_that_answers_is_taken_and_tried_first_from_then_on(
+    server: Server, unused_tcp_port: int
+) -> None:
+    urls = f"http://127.0.0.1:{unused_tcp_port}", f"{server.url}/403", server.url, f"{server.url}/502"
+    ways = [Way(url) for url in urls]
+    dialer = FailoverDialer(ways)
+    for _ in range(2):
+        await close_all(await dialer.dial(), await server.arrived.get())
+    assert [way.dialled for way in ways] == [1, 1, 2, 0]
+
+
+@pytest.mark.C(13)
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [(("403", "401"), Forbidden), (("403", "502"), Unreachable), (("404", "502"), Unreachable)],
+)
+async def test_if_none_answers_all_are_told_and_haste_is_as_for_the_best(
+    server: Server, answers: tuple[str, ...], error: type[Exception]
+) -> None:
+    with pytest.raises(error) as raised:
+        await FailoverDialer([Way(f"{server.url}/{answer}") for answer in answers]).dial()
+    assert all(f"{server.url}/{answer}" in str(raised.value) for answer in answers)

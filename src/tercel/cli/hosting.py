@@ -5,7 +5,7 @@ Signals: the first asks (what runs may end), the second insists. Either way noth
 """
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -41,7 +41,7 @@ async def host(screen: Screen, options: ManagerOptions, worker: WorkerOptions | 
     return OK
 
 
-async def join(screen: Screen, url: str, token: str, options: WorkerOptions) -> int:
+async def join(screen: Screen, ways: Sequence[tuple[str, str]], options: WorkerOptions) -> int:
     """A worker, until it is told to leave."""
     log_to_stderr(logging.WARNING if screen.quiet else logging.INFO)
     hide_secrets()
@@ -64,9 +64,10 @@ async def join(screen: Screen, url: str, token: str, options: WorkerOptions) -> 
             if signals.arrived:  # while it looked at its node
                 worker.drain()
 
+        url, *others = [url for url, _ in ways]
         screen.emit({"url": url, "dir": str(options.dir)})
-        screen.note(f"joining {url}")
-        await first_of(work(url, token, options, on_worker=begun), obey(signals))
+        screen.note(f"joining {url}" + "".join(f", or {other}" for other in others))
+        await first_of(work(ways, options, on_worker=begun), obey(signals))
     return OK
 
 

@@ -16,7 +16,7 @@ from tercel.worker.options import WorkerOptions
 
 
 @click.command(cls=Command)
-@click.argument("url", required=False)
+@click.argument("urls", nargs=-1, metavar="[URL]...")
 @click.option(
     "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Holds the token; mode 0600."
 )
@@ -37,7 +37,7 @@ from tercel.worker.options import WorkerOptions
 @click.pass_obj
 def command(
     screen: Screen,
-    url: str | None,
+    urls: tuple[str, ...],
     token_file: Path | None,
     token: str | None,
     cpus: float | None,
@@ -55,6 +55,8 @@ def command(
 ) -> int:
     """Join the manager at URL (or the one on this machine) and run its tasks until told to leave.
 
+    Several URLs are ways to the same manager, tried in turn: tercel worker http://inside:7717 http://outside:7717
+
     The first Ctrl-C or SIGTERM lets running tasks end, the second leaves at once. The token comes from --token-file,
     TERCEL_TOKEN_FILE, TERCEL_TOKEN or, on the manager's own machine, from its access file.
     """
@@ -63,16 +65,16 @@ def command(
     giving = read_capacity(cpus, mem, keep_free)
     describing = read_description(site, tags, resources, time_limit, health_check, cache_size)
     given = read_token(token_file) if token_file is not None else None
-    address, secret = find_server(url or screen.server, given, worker=True)
+    ways = [find_server(url or screen.server, given, worker=True) for url in urls or (None,)]
     options = WorkerOptions(
-        dir=(directory or worker_dir(address)).absolute(),
+        dir=(directory or worker_dir(ways[0][0])).absolute(),
         **giving,
         **describing,
         reconnect_most_s=parse_time(reconnect_most, "reconnect-most"),
         leave_when_unreachable_s=0.0 if leave_after is None else parse_time(leave_after, "leave-after"),
     )
     join = late("tercel.cli.hosting", "join")
-    code = run_service(join(screen, address, secret, options))
+    code = run_service(join(screen, ways, options))
     assert isinstance(code, int)
     return code
 
