@@ -59,13 +59,13 @@ async def test_a_worker_that_reports_without_end_and_reads_nothing_is_soon_not_h
                 await deaf.say(reports)
 
         flooding = asyncio.create_task(flood())
-        link = house.manager._conversations["deaf"]
+        link = house.manager.telling._conversations["deaf"]
         most = 0
 
         def gone() -> bool:
             nonlocal most
             most = max(most, link._owed)
-            return not house.manager._conversations
+            return not house.manager.telling._conversations
 
         await house.until(gone, "the manager has had enough")
         assert bound < most <= bound + batch
@@ -126,7 +126,7 @@ async def test_a_thousand_names_from_one_token_are_forgotten_in_time(house: Hous
         worker = Scripted(await house.dial(), f"w{number}")
         await worker.join()
         await worker.close()
-    await house.until(lambda: not house.manager._conversations, "all are gone")
+    await house.until(lambda: not house.manager.telling._conversations, "all are gone")
     pool = await house.pool()
     assert pool.online == 0
     house.manager.machine.tick(house.manager.clock() + 4000)

@@ -151,7 +151,7 @@ class Conversation:
             await self._end.send([Refused(reason)])
             return False
         self.worker = hello.worker
-        self._manager.joined(self)
+        self._manager.telling.joined(self)
         machine = self._manager.machine
         now = self._manager.clock()
         self.hello = machine.on_hello(hello.worker, hello.instance, hello.info, hello.held, now)

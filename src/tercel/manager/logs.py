@@ -105,7 +105,7 @@ async def _live(
     """Pieces of a running attempt's output behind the first `sent` bytes, with their offsets, until it ends or its
     worker goes.
     """
-    conversation = manager.conversation_with(flight.worker.id)
+    conversation = manager.telling.conversation_with(flight.worker.id)
     if conversation is None:
         return
     arrived = asyncio.Event()

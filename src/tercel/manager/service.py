@@ -19,7 +19,6 @@ from typing import TypeVar
 import msgspec
 
 from tercel.core.accounts import Settings
-from tercel.core.blocking import program_of
 from tercel.core.changes import Change, JobAdded, Loaded
 from tercel.core.conditions import Verdict
 from tercel.core.effects import (
@@ -37,18 +36,18 @@ from tercel.core.effects import (
 )
 from tercel.core.errors import PassingFault
 from tercel.core.machine import Machine
-from tercel.core.model import JobRow, Lease
+from tercel.core.model import JobRow
 from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub
-from tercel.manager.frames import offers
 from tercel.manager.inputs import inputs_of, restored
 from tercel.manager.options import ManagerOptions
 from tercel.manager.probing import Examiners, Probing
 from tercel.manager.snapshots import Snapshots
-from tercel.manager.values import Uploads, named
+from tercel.manager.telling import Telling
+from tercel.manager.values import Uploads
 from tercel.stores.contract import Store
 from tercel.stores.snapshot.placing import new_ids
-from tercel.wire.messages import Ack, Brief, Cancel, Drain, Forget, FromManager, TakeBack, Welcome
+from tercel.wire.messages import Ack, Cancel, Drain, TakeBack, Welcome
 
 log = logging.getLogger("tercel.manager")
 T = TypeVar("T")
@@ -92,8 +91,9 @@ class Manager:
         for job in list(self.machine.jobs.values()):
             self.machine.set_inputs(job, restored(job, store))
         self.hub = Hub()
+        self.telling = Telling(self.machine, store)
         self.examiners = examiners
-        self._probing = Probing(examiners, self._send, self._tested)
+        self._probing = Probing(examiners, self.telling.send, self._tested)
         self.keys_under_way: dict[tuple[str, str], asyncio.Future[list[JobRow]]] = {}
         """Submissions (owner and key) that are on their way to the disk."""
         self.reopening = asyncio.Lock()
@@ -104,9 +104,6 @@ class Manager:
         self.snapshots = Snapshots(self)
         self._next_job = loaded.next_job
         self._arrivals: list[_Arrival] = []
-        self._conversations: dict[str, Conversation] = {}
-        self._briefed: dict[int, set[str]] = {}
-        """Which connected workers were sent each job's brief."""
         self._awake = asyncio.Event()
         self._urgent = asyncio.Event()
         """Somebody waits for what is not durable yet."""
@@ -321,24 +318,25 @@ class Manager:
     def _perform_one(self, effect: Effect) -> None:
         match effect:
             case Acknowledged(worker, attempts):
-                self._send(worker, Ack(attempts))
+                self.telling.send(worker, Ack(attempts))
             case Offered(lease):
-                self._offer(lease)
+                self.telling.offer(lease)
             case Progressed(job, ended, spoke):
                 self.hub.progressed(job, ended, spoke)
             case JobDone(job, finished, failed, cancelled):
                 self.hub.done(job, finished, failed, cancelled)
-                self._forget(job)
+                self.telling.forget(job)
             case Ended(worker, attempts):
-                self._send(worker, Cancel(attempts))
+                self.telling.send(worker, Cancel(attempts))
             case Recalled(worker, attempts):
-                self._send(worker, TakeBack(attempts))
+                self.telling.send(worker, TakeBack(attempts))
             case Welcomed(worker, drop, hello):
-                self._welcome(worker, drop, hello)
+                welcome = Welcome(self.machine.epoch, self.options.heartbeat_s, drop, self.clock())
+                self.telling.welcome(worker, hello, welcome)
             case Drained(worker):
-                self._send(worker, Drain())
+                self.telling.send(worker, Drain())
             case Revised(job):
-                self._brief_anew(job)
+                self.telling.brief_anew(job)
             case Probe():
                 self._probing.perform(effect)
 
@@ -346,77 +344,13 @@ class Manager:
         self.machine.on_tested(number, verdict, self.clock())
         self.wake()
 
-    def _welcome(self, worker: str, drop: list[int], hello: int) -> None:
-        """Only on the link whose Hello this answers: two may have waited for one commit."""
-        conversation = self._conversations.get(worker)
-        if conversation is not None and conversation.hello == hello:
-            conversation.post(Welcome(self.machine.epoch, self.options.heartbeat_s, drop, self.clock()))
-
-    def _brief_anew(self, job: int) -> None:
-        """Workers that know the job are told before they are given more of it."""
-        for worker in self._briefed.pop(job, ()):
-            if (conversation := self._conversations.get(worker)) is not None:
-                conversation.briefed.discard(job)
-
-    def _offer(self, lease: Lease) -> None:
-        job = self.machine.jobs.get(lease.job)
-        conversation = self._conversations.get(lease.worker)
-        if job is None or conversation is None or not conversation.welcomed:
-            return  # cancelled meanwhile: the Cancel that follows brings it back; or the link is another by now
-        function = job.row.spec.function
-        briefed = self._briefed.setdefault(lease.job, set())
-        if lease.worker not in briefed:
-            briefed.add(lease.worker)
-            conversation.briefed.add(lease.job)
-            conversation.post(Brief(lease.job, program_of(job.row.spec), job.needs))
-        lines = None
-        if job.row.has_lines:
-            lines = self.store.lines(lease.job, lease.first, lease.last)
-        calls = None
-        if function is not None:
-            calls = self.store.calls(lease.job, lease.first, lease.last)
-            if keys := named(calls) + ([function.value] if function.value else []):
-                conversation.allow(lease.job, keys)
-        for offer in offers(lease, lines, calls):
-            conversation.post(offer)
-
-    def _forget(self, job: int) -> None:
-        for worker in self._briefed.pop(job, ()):
-            if (conversation := self._conversations.get(worker)) is not None:
-                conversation.forget(job)
-                conversation.post(Forget(job))
-
-    def _send(self, worker: str, message: FromManager) -> None:
-        conversation = self._conversations.get(worker)
-        if conversation is not None:
-            conversation.post(message)
-
     # -- workers ------------------------------------------------------------------------------------------
-
-    def joined(self, conversation: Conversation) -> None:
-        """A worker said Hello. An older link of the same worker is dead or half open: it is closed."""
-        before = self._conversations.get(conversation.worker)
-        if before is not None:
-            before.abandon("the worker connected again")
-            self._unbrief(before)
-        self._conversations[conversation.worker] = conversation
 
     def parted(self, conversation: Conversation) -> None:
         """Its link is closed."""
-        if self._conversations.get(conversation.worker) is conversation:
-            del self._conversations[conversation.worker]
-            self._unbrief(conversation)
+        if self.telling.parted(conversation):
             if conversation.said_bye:
                 self.machine.on_bye(conversation.worker, self.clock())
             else:
                 self.machine.on_link_closed(conversation.worker, self.clock())
             self.wake()
-
-    def conversation_with(self, worker: str) -> Conversation | None:
-        return self._conversations.get(worker)
-
-    def _unbrief(self, conversation: Conversation) -> None:
-        """A new link starts with no briefs."""
-        for job in conversation.briefed:
-            if (workers := self._briefed.get(job)) is not None:
-                workers.discard(conversation.worker)

@@ -61,6 +61,13 @@ from tercel.core.changes import Edge
 from tercel.core.intervals import Range
 from tercel.core.model import After, BlockRule, Call, JobSpec, Keep, Role
 from tercel.core.states import TaskState
+from tercel.wire.api_admin import IssuedToken as IssuedToken
+from tercel.wire.api_admin import NewToken as NewToken
+from tercel.wire.api_admin import QueueList as QueueList
+from tercel.wire.api_admin import QueueSettings as QueueSettings
+from tercel.wire.api_admin import QueueView as QueueView
+from tercel.wire.api_admin import TokenList as TokenList
+from tercel.wire.api_admin import TokenView as TokenView
 from tercel.wire.api_forks import Fork as Fork
 from tercel.wire.api_forks import ForkChange as ForkChange
 from tercel.wire.api_forks import Forked as Forked
@@ -297,45 +304,6 @@ class Revision(Selection, frozen=True, kw_only=True, forbid_unknown_fields=True)
     block_on: list[BlockRule] | None = None
 
 
-class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to change about a queue (or be other than the defaults, of a new one); None stays as it is."""
-
-    weight: float | None = None
-    max_running: int | None = None
-    max_queued: int | None = None
-    user_max: int | None = None
-    paused: bool | None = None
-    reason: str = ""
-    """Why it is paused."""
-
-
-class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    owner: str
-    weight: float
-    max_running: int
-    max_queued: int
-    user_max: int
-    paused: str
-    """By whom and why, if it is."""
-    jobs: int
-    """Unfinished ones."""
-    ready: int
-    waiting: int
-    running: int
-    """Under way: offered or running."""
-    usage: float
-    """Processor seconds it has had lately: what is long ago counts less."""
-    share: float
-    """Its part of what all queues have had lately, 0 to 1."""
-    fair: float
-    """The part it should have of what those with unfinished jobs get."""
-
-
-class QueueList(msgspec.Struct, frozen=True, kw_only=True):
-    queues: list[QueueView]
-
-
 class Counted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: int
     note: str = ""
@@ -388,32 +356,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Those of them that left any output (in the first event: that may have)."""
     done: bool = False
     """All tasks have ended; no more events of this job follow."""
-
-
-class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    role: Role
-    user: str
-    note: str = ""
-
-
-class TokenView(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    role: Role
-    user: str
-    created_at: float
-    note: str
-
-
-class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    role: Role
-    user: str
-    secret: str
-    """Shown once, never kept."""
-
-
-class TokenList(msgspec.Struct, frozen=True, kw_only=True):
-    tokens: list[TokenView]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,93 @@
+"""What the manager tells its workers: to whom it speaks, and which of them know which jobs.
+
+A message for a worker that is not connected goes nowhere: when it comes back, the machine says anew what it is due.
+"""
+
+from tercel.core.blocking import program_of
+from tercel.core.machine import Machine
+from tercel.core.model import Lease
+from tercel.manager.conversation import Conversation
+from tercel.manager.frames import offers
+from tercel.manager.values import named
+from tercel.stores.contract import Store
+from tercel.wire.messages import Brief, Forget, FromManager, Welcome
+
+
+class Telling:
+    def __init__(self, machine: Machine, store: Store) -> None:
+        self._machine = machine
+        self._store = store
+        self._conversations: dict[str, Conversation] = {}
+        self._briefed: dict[int, set[str]] = {}
+        """Which connected workers were sent each job's brief."""
+
+    def conversation_with(self, worker: str) -> Conversation | None:
+        return self._conversations.get(worker)
+
+    def joined(self, conversation: Conversation) -> None:
+        """A worker said Hello. An older link of the same worker is dead or half open: it is closed."""
+        before = self._conversations.get(conversation.worker)
+        if before is not None:
+            before.abandon("the worker connected again")
+            self._unbrief(before)
+        self._conversations[conversation.worker] = conversation
+
+    def parted(self, conversation: Conversation) -> bool:
+        """Its link is closed. Whether that was the worker's: it may have another by now."""
+        if self._conversations.get(conversation.worker) is not conversation:
+            return False
+        del self._conversations[conversation.worker]
+        self._unbrief(conversation)
+        return True
+
+    def _unbrief(self, conversation: Conversation) -> None:
+        """A new link starts with no briefs."""
+        for job in conversation.briefed:
+            if (workers := self._briefed.get(job)) is not None:
+                workers.discard(conversation.worker)
+
+    def send(self, worker: str, message: FromManager) -> None:
+        conversation = self._conversations.get(worker)
+        if conversation is not None:
+            conversation.post(message)
+
+    def welcome(self, worker: str, hello: int, message: Welcome) -> None:
+        """Only on the link whose Hello this answers: two may have waited for one commit."""
+        conversation = self._conversations.get(worker)
+        if conversation is not None and conversation.hello == hello:
+            conversation.post(message)
+
+    def offer(self, lease: Lease) -> None:
+        job = self._machine.jobs.get(lease.job)
+        conversation = self._conversations.get(lease.worker)
+        if job is None or conversation is None or not conversation.welcomed:
+            return  # cancelled meanwhile: the Cancel that follows brings it back; or the link is another by now
+        function = job.row.spec.function
+        briefed = self._briefed.setdefault(lease.job, set())
+        if lease.worker not in briefed:
+            briefed.add(lease.worker)
+            conversation.briefed.add(lease.job)
+            conversation.post(Brief(lease.job, program_of(job.row.spec), job.needs))
+        lines = None
+        if job.row.has_lines:
+            lines = self._store.lines(lease.job, lease.first, lease.last)
+        calls = None
+        if function is not None:
+            calls = self._store.calls(lease.job, lease.first, lease.last)
+            if keys := named(calls) + ([function.value] if function.value else []):
+                conversation.allow(lease.job, keys)
+        for offer in offers(lease, lines, calls):
+            conversation.post(offer)
+
+    def brief_anew(self, job: int) -> None:
+        """Workers that know the job are told before they are given more of it."""
+        for worker in self._briefed.pop(job, ()):
+            if (conversation := self._conversations.get(worker)) is not None:
+                conversation.briefed.discard(job)
+
+    def forget(self, job: int) -> None:
+        """It has ended."""
+        for worker in self._briefed.pop(job, ()):
+            if (conversation := self._conversations.get(worker)) is not None:
+                conversation.forget(job)
+                conversation.post(Forget(job))
