@@ -35,13 +35,13 @@ async def main() -> None:
                 answers_s = time.perf_counter() - began
                 assert counts.offered + counts.running == JOBS, counts
                 with fake_workers(managed, 1, 16):
-                    while (await client.status()).counts.finished == 0:
+                    while (await client.status()).jobs == JOBS + MORE:
                         await asyncio.sleep(0.005)
                     first_s = time.perf_counter() - began
     print(
         f"{JOBS:,} jobs in flight: answers after {answers_s:.2f} s, a new worker's first result after {first_s:.2f} s"
     )
-    claim("dispatching again after kill -9 with 8,000 jobs in flight", answers_s, 1.0, " s", at_most=True)
+    claim("dispatching again after kill -9 with 8,000 jobs in flight", first_s, 1.0, " s", at_most=True)
 
 
 run(main())

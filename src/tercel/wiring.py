@@ -145,7 +145,7 @@ async def serving(
             tokens.add_own(token)
         async with (
             _testers() as testers,
-            _managing(Manager(options, store, loaded, testers)) as manager,
+            _managing(_manager(options, store, loaded, testers)) as manager,
             _listening(options, manager, tokens) as door,
             _running(manager.run()),
             _running(manager.snapshots.keep_taking()),
@@ -196,9 +196,26 @@ def _opened(data: Path) -> Iterator[tuple[SqliteStore, Loaded]]:
     """One manager per directory: the store is owned by one process at a time, and let go however that ends."""
     store = SqliteStore(data / STORE_FILE)
     try:
-        yield store, store.load()
+        with _no_search_for_garbage():
+            loaded = store.load()
+        yield store, loaded
     finally:
         store.close()
+
+
+def _manager(options: ManagerOptions, store: SqliteStore, loaded: Loaded, testers: LateTesters) -> Manager:
+    with _no_search_for_garbage():
+        return Manager(options, store, loaded, testers)
+
+
+@contextmanager
+def _no_search_for_garbage() -> Iterator[None]:
+    """While very much is made of which nothing is garbage: to search it again and again takes as long as to make it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @contextmanager

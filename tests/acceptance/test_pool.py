@@ -43,7 +43,7 @@ async def test_a_failed_job_is_retried_under_the_same_ids(lab: Lab) -> None:
     assert failed.returncode == 1
     assert "1.1 failed: exited with code 4: broken" in failed.stderr
     assert lab.json("show", "1")["counts"] == {
-        "waiting": 0, "paused": 0, "ready": 0, "offered": 0, "running": 0, "finished": 2, "failed": 1, "cancelled": 0,
+        "waiting": 0, "paused": 0, "blocked": 0, "ready": 0, "offered": 0, "running": 0, "finished": 2, "failed": 1, "cancelled": 0,
     }  # fmt: skip
     (lab.work / "fixed").touch()
     assert lab.json("retry", "1")["retried"] == 1
@@ -94,8 +94,11 @@ async def test_explain_names_what_no_worker_has(lab: Lab) -> None:
     assert "cpus ≥ 64: 0 of 1 worker have them; the largest has 2" in lab.ok("explain", "1.0")
     assert "memory ≥ 64 GB: 0 of 1 worker have it; the largest has 1 GB" in lab.ok("explain", "2")
     lab.ok("submit", "--cwd", "/no/such/place", "true")
-    await becomes(lambda: "refused" in lab.ok("explain", "3.0"), "the refusal is told")
-    assert "/no/such/place" in lab.ok("explain", "3.0")
+    await becomes(
+        lambda: "blocked on dir:/no/such/place" in lab.ok("explain", "3.0"), "what it waits for is told"
+    )
+    (told,) = (line for line in lab.ok("history", "3.0").splitlines() if "blocked" in line)
+    assert "cannot run it: ENOENT; " in told
 
 
 async def test_the_environment_of_a_task(lab: Lab) -> None:

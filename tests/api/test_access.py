@@ -47,6 +47,11 @@ MAY = {
     ("POST", "/v1/hold"): USERS,
     ("POST", "/v1/release"): USERS,
     ("POST", "/v1/revise"): USERS,
+    ("GET", "/v1/jobs/{job}/history"): USERS,
+    ("GET", "/v1/jobs/{job}/tasks/{task}/history"): USERS,
+    ("POST", "/v1/rollback"): USERS,
+    ("POST", "/v1/fork"): USERS,
+    ("POST", "/v1/clean"): ADMINS,
     ("GET", "/v1/queues"): USERS,
     ("PUT", "/v1/queues/{queue}"): USERS,
     ("DELETE", "/v1/queues/{queue}"): ADMINS,
@@ -79,7 +84,7 @@ MAY = {
     ("POST", "/v1/tokens"): ADMINS,
     ("DELETE", "/v1/tokens/{token}"): ADMINS,
 }
-CHANGES = ("/v1/cancel", "/v1/retry", "/v1/hold", "/v1/release", "/v1/revise")
+CHANGES = ("/v1/cancel", "/v1/retry", "/v1/hold", "/v1/release", "/v1/revise", "/v1/rollback", "/v1/fork")
 FOR_ALL = {("GET", "/v1/health"), ("GET", "/v1/openapi.json")}
 LINK = ("GET", "/v1/link")
 

@@ -10,6 +10,7 @@ import pytest
 
 from tercel.core.conditions import Verdict
 from tercel.core.model import Role
+from tercel.core.reports import Output
 from tercel.wire.api import ConditionList, ConditionView, Counted, JobList, Submission, SwitchList
 from tercel.wire.messages import Brief, Probe, Probed
 from tests.api.house import Answer, House, Scripted, open_house
@@ -96,6 +97,19 @@ async def test_a_failure_that_no_rule_names_says_how_one_could(house: House) -> 
     assert (task.state, task.condition) == ("failed", None)
     assert task.hint == "if this is not its fault: --block-on 'exit:3 -> TESTER'"
     assert await conditions(house) == []
+
+
+async def test_what_a_failed_task_printed_makes_a_whole_rule_of_the_hint(house: House) -> None:
+    worker = await house.worker()
+    await house.submit()
+    said = b"ssh: connect to host login.lab port 22: Connection refused"
+    err = Output(len(said), len(said), said)
+    await worker.report(await worker.offered(), code=255, err=err)
+    task = await house.task(1, 0)
+    assert task.hint == (
+        "if this is not its fault: --block-on "
+        r"'stderr:/ssh: connect to host login\.lab port 22/ -> ssh:login.lab:22'"
+    )
 
 
 @pytest.mark.T(8)

@@ -129,6 +129,7 @@ BEYOND_A_SCHEMA = {
     "POST /v1/workers/{worker}/tags": {"add", "remove"},
     "POST /v1/reservations": {"queue", "user", "for_s", "where"},
     "POST /v1/tokens": {"user", "note"},
+    "POST /v1/switches": {"name", "why"},
     "GET /v1/snapshot": {"select"},
     "POST /v1/restore": {"snapshot"},
     "POST /v1/fork": {"select", "at", "changes", "name", "queue"},
@@ -142,7 +143,7 @@ NOT_PACKED = "the request is not msgpack"
 
 @api.parametrize()
 @settings(
-    max_examples=60,
+    max_examples=40,
     derandomize=True,
     database=None,
     deadline=None,

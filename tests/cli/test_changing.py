@@ -477,7 +477,7 @@ def test_tasks_that_wait_or_are_held_are_counted_in_a_list(tercel: Tercel, manag
 
 def test_completion_knows_what_changes_jobs_and_queues() -> None:
     assert set(completed("tercel re")) == {"results", "release", "retry", "reprioritise", "reserve", "revise"}
-    assert completed("tercel h") == ["hold"]
+    assert completed("tercel h") == ["history", "hold"]
     assert completed("tercel queue ") == ["list", "create", "set", "pause", "resume", "remove"]
     assert completed("tercel queue create --w") == ["--weight"]
     assert completed("tercel retry --with") == ["--with-mem", "--with-time"]

@@ -82,29 +82,44 @@ class Blocked(Books):
 
     # -- coming -------------------------------------------------------------------------------------------
 
-    def _block(
-        self, job: Job, tasks: IntervalSet, fault: Fault, now: float, *, at_once: bool = False
-    ) -> Condition:
-        """Ready tasks wait for what a fault names. `at_once`: that is tested before anything of them was tried."""
-        condition = self._condition(job.row.owner, fault, now, at_once)
+    def _block(self, job: Job, task: int, fault: Fault, now: float) -> Condition:
+        """A ready task has been tried, and waits for what a fault names. Its attempt's record tells why."""
+        condition = self._condition(job.row.owner, fault, now, at_once=False)
         if next_state(TaskState.READY, TaskEvent.BLOCK) is not TaskState.BLOCKED:
             return condition
-        tasks = tasks.intersection(job.ready)
-        job.ready.difference_update(tasks)
-        self._wait_for(condition, job, tasks, now)
-        if at_once:  # else an attempt's record tells it
-            self.changes.append(
-                Noted(job.id, tuple(tasks.ranges()), now, "blocked", "; ".join(fault.context))
-            )
-        self.effects.append(Progressed(job.id, [], []))
+        # One by one, a hundred thousand of them: no set is made for any.
+        job.ready.discard(task)
+        job.blocked.add(task)
+        waiting = job.blocks.get(condition)
+        if waiting is None:
+            waiting = job.blocks[condition] = IntervalSet()
+            condition.jobs[job.id] = job
+        waiting.add(task)
+        condition.count += 1
+        self.changes.append(TasksBlocked(job.id, ((task, task),), condition.id, now))
+        self._tell_progress(job)
         return condition
 
     def _gate(self, job: Job, tasks: IntervalSet, now: float) -> None:
-        """Ready tasks that were never tried, of a job that asks before it starts."""
+        """Ready tasks that were never tried, of a job that asks before it starts: that is tested at once."""
         fault = start_fault(job.row.spec) if job.row.spec.block_on else None
-        if fault is not None and (chosen := tasks.intersection(job.ready)):
-            self._block(job, chosen, fault, now, at_once=True)
-            self.settle(job)
+        if fault is None or not (chosen := tasks.intersection(job.ready)):
+            return
+        condition = self._condition(job.row.owner, fault, now, at_once=True)
+        if next_state(TaskState.READY, TaskEvent.BLOCK) is TaskState.BLOCKED:
+            job.ready.difference_update(chosen)
+            self._wait_for(condition, job, chosen, now)
+            self.changes.append(
+                Noted(job.id, tuple(chosen.ranges()), now, "blocked", "; ".join(fault.context))
+            )
+            self._tell_progress(job)
+        self.settle(job)
+
+    def _tell_progress(self, job: Job) -> None:
+        """Its counts are others. What was just said is not said again."""
+        last = self.effects[-1] if self.effects else None
+        if not (isinstance(last, Progressed) and last.job == job.id):
+            self.effects.append(Progressed(job.id, [], []))
 
     def _wait_for(self, condition: Condition, job: Job, tasks: IntervalSet, now: float) -> None:
         self._join(condition, job, tasks)

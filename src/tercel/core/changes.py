@@ -246,10 +246,10 @@ class LiveJob(msgspec.Struct, frozen=True):
     """A job with unfinished tasks, as a store hands it back after a restart."""
 
     job: JobRow
-    finished: list[Range]
-    failed: list[Range]
-    cancelled: list[Range]
-    failures: dict[int, int]
+    finished: list[Range] = []
+    failed: list[Range] = []
+    cancelled: list[Range] = []
+    failures: dict[int, int] = {}
     """How many of its retries each unfinished task has spent, for those that spent any."""
     skipped: list[Range] = []
     """Those of the cancelled that were skipped."""

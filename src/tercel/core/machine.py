@@ -24,6 +24,7 @@ from tercel.core.changes import (
     AttemptSpent,
     Concluded,
     Edge,
+    Noted,
     QueueRemoved,
     QueueSet,
     SwitchSet,
@@ -257,6 +258,8 @@ class Machine(Adopting):
         fault = fault_at_worker(job.row.spec, report, worker.id, worker.info) if report.errno else None
         if fault is not None and task in job.ready and not self._another_for(job, worker):
             self._meet_fault(job, task, fault, report.wall_s, now)
+            told = f"{worker.id} cannot run it: {'; '.join(fault.context)}; blocked on {fault.tester}"
+            self.changes.append(Noted(job.id, ((task, task),), now, "blocked", told))
 
     def _take_off(self, flight: Flight, again: bool) -> None:
         """An attempt that settles nothing. `again` as of `_close`."""

@@ -125,12 +125,12 @@ class Waves(Undoing):
         self.changes.append(
             Noted(job.id, tuple(tasks.ranges()), now, "released", f"{condition.row.tester}: {why}")
         )
-        self.effects.append(Progressed(job.id, [], []))
+        self._tell_progress(job)
         self._wait_again(job, tasks, now)
 
     def _meet_fault(self, job: Job, task: int, fault: Fault, wall_s: float, now: float) -> None:
         """A ready task has been tried, and met something outside that is broken."""
-        condition = self._block(job, IntervalSet([(task, task)]), fault, now)
+        condition = self._block(job, task, fault, now)
         condition.wall_s += (wall_s - condition.wall_s) * (1.0 if condition.count == 1 else 0.1)
         if condition in job.out and task in job.out[condition]:
             self._came_back(condition, job, task, now)
@@ -165,7 +165,7 @@ class Waves(Undoing):
                         job.id, tuple(tasks.ranges()), now, "blocked", f"{condition.row.tester}: broken again"
                     )
                 )
-                self.effects.append(Progressed(job.id, [], []))
+                self._tell_progress(job)
                 self.settle(job)
             if not job.out[condition]:
                 self._none_out(condition, job)

@@ -44,7 +44,8 @@ async def of_task(manager: Manager, row: JobRow, task: int, *, skip: int, limit:
             HistoryEvent(at=flight.running_since, what="started", worker=worker, attempt=flight.attempt)
         )
     found.sort(key=lambda event: event.at)  # of the same time: as they stand here
-    now = f"{view.state}: {view.why}" if view.why and view.state not in TERMINAL else str(view.state)
+    is_told = view.state in TERMINAL or not view.why
+    now = str(view.state) if is_told else view.why if view.condition else f"{view.state}: {view.why}"
     return History(
         id=view.id,
         events=found[skip : skip + limit],

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 
 from tercel.core.ledger import Flight
 from tercel.core.model import JobRow
-from tercel.core.reports import Outcome, Output
+from tercel.core.reports import Outcome, Output, Report
 from tercel.core.states import TERMINAL
 from tercel.manager.service import Manager
 from tercel.wire.messages import SEGMENT_BYTES, Tail
@@ -65,6 +65,18 @@ async def text(manager: Manager, attempt: int, stream: str, output: Output | Non
     first = max(0, output.segments - TEXT_BYTES // SEGMENT_BYTES)
     pieces = [piece async for piece in kept(manager, attempt, stream, output, first)]
     return b"".join(pieces).decode("utf-8", "replace")
+
+
+async def last_words(manager: Manager, report: Report) -> tuple[str, str]:
+    """The last piece of what it wrote to either stream."""
+    found = []
+    for stream, output in (("out", report.out), ("err", report.err)):
+        pieces = []
+        if output is not None:
+            last = max(0, output.segments - 1)
+            pieces = [piece async for piece in kept(manager, report.attempt, stream, output, last)]
+        found.append(b"".join(pieces).decode("utf-8", "replace"))
+    return found[0], found[1]
 
 
 async def kept(

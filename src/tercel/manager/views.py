@@ -252,6 +252,8 @@ async def task_view(manager: Manager, row: JobRow, task: int) -> TaskView | None
     if not views:
         return None
     view = views[0]
+    if view.hint and (outcome := await logs.outcome_of(manager, row.id, task)) is not None:
+        view = replace(view, hint=hint(outcome.report, *await logs.last_words(manager, outcome.report)))
     job = manager.machine.jobs.get(row.id)
     flight = job.flights.get(task) if job is not None else None
     # One that was given up as lost may be back: it has not ended.
@@ -304,9 +306,7 @@ def _ended_view(job: int, outcome: Outcome, texts: tuple[str, str] | None) -> Ta
         attempts=[_attempt_view(outcome)] if report.attempt else [],
         stdout=out,
         stderr=err,
-        hint=hint(report, out or "", err or "")
-        if outcome.state is TaskState.FAILED and report.attempt
-        else "",
+        hint=hint(report) if outcome.state is TaskState.FAILED and report.attempt else "",
     )
 
 

@@ -337,6 +337,9 @@ class SqliteStore(Store):
 
 
 def _live(connection: sqlite3.Connection, row: JobRow) -> LiveJob:
+    (begun,) = connection.execute(queries.JOB_BEGUN, {"job": row.id}).fetchone()
+    if not begun:  # as very many, where jobs have one task each
+        return LiveJob(job=row)
     return LiveJob(
         job=row,
         finished=outcomes.ended(connection, row.id, TaskState.FINISHED),
