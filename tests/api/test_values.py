@@ -250,3 +250,21 @@ async def test_tasks_that_have_begun_are_spared_if_asked_for(house: House) -> No
     assert answer.json == {"count": 1}
     await worker.report(report, value=inline(b"zero"))
     assert (await house.ended(job)).counts.finished == 1
+
+
+async def test_a_value_that_a_client_has_just_named_is_not_cleaned_away(house: House) -> None:
+    """Whoever was told that it is there is about to refer to it."""
+    worker = await house.worker()
+    keys = [await upload(house, bytes([number]) * 100) for number in range(2)]
+    for key in keys:
+        await submit(house, [[b"args", [key]]])
+        await worker.report(await worker.offered())
+    for id in (1, 2):
+        await house.ended(id)
+    house.manager.clock = lambda: 1e10
+    again = await house.ask("PUT", f"/v1/values/{keys[0]}", body=io.BytesIO(bytes(100)))
+    assert again.of(Stored).repeated
+    await house.ask("POST", "/v1/clean", json={"older_s": 3600.0})
+    assert [(await house.ask("GET", f"/v1/values/{key}")).status for key in keys] == [200, 404]
+    assert (await submit(house, [[b"args", [keys[0]]]])).status == 201
+    assert (await submit(house, [[b"args", [keys[1]]]])).status == 404

@@ -32,7 +32,9 @@ async def clean(manager: Manager, asked: Clean) -> Cleaned:
         jobs, tasks, output_bytes = await _remove_jobs(manager, before)
     gone = Slice(more=True)
     while gone.more:
-        gone += await manager.on_disk(lambda: manager.store.clean(before=before))
+        gone += await manager.on_disk(
+            lambda: manager.store.clean(before=before, keep_values=manager.uploads.named_lately())
+        )
     attempts, after = 0, (0, -1)
     while True:
         compacted = await manager.on_disk(

@@ -169,7 +169,8 @@ async def _restore(
                 "second time, say --again",
                 "snapshot",
             )
-        absent = await asyncio.to_thread(_absent, manager, contents)
+        manager.uploads.name(contents.wanted | contents.values, manager.clock())
+        absent = await manager.on_disk(lambda: _absent(manager, contents))
         if lost := sorted((contents.wanted & absent) - contents.values):
             raise UsageError(f"value {lost[0]} is neither in the snapshot nor here", "snapshot")
         plan = _Plan(manager, contents)

@@ -251,7 +251,9 @@ async def _check_values(manager: Manager, who: Identity, submission: Submission)
     if not keys:
         return
     uploaded = {key for key in keys if key.startswith("b")}
-    if uploaded and (absent := await asyncio.to_thread(missing, manager.store, uploaded)):
+    manager.uploads.name(uploaded, manager.clock())
+    # Not while anything is cleaned away: what is there now, and named, stays.
+    if uploaded and (absent := await manager.on_disk(lambda: missing(manager.store, uploaded))):
         raise NotFound(f"there is no value {absent}: upload it first (PUT /v1/values/{absent})", "calls")
     rows: dict[int, IntervalSet] = {}
     for key in keys - uploaded:

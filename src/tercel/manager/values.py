@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -36,14 +36,31 @@ AGAIN_S = 1.0
 """After the store could not be read."""
 
 
+NAMED_S = 3600.0
+"""Whoever uploads a value, or is told that it is there, refers to it in a job within that time."""
+
+
 class Uploads:
     """One at a time of each key: two that are not alike must not mix."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._named: dict[str, float] = {}
+        """When a client last had to do with which; the oldest first."""
 
     def turn(self, key: str) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
+
+    def name(self, keys: Iterable[str], now: float) -> None:
+        for key in keys:
+            self._named.pop(key, None)
+            self._named[key] = now
+        while self._named and next(iter(self._named.values())) < now - NAMED_S:
+            del self._named[next(iter(self._named))]
+
+    def named_lately(self) -> Collection[str]:
+        """Values that a job may be about to refer to: they are not cleaned away. For any thread."""
+        return self._named.copy().keys()
 
 
 # -- for clients ------------------------------------------------------------------------------------------
@@ -56,6 +73,7 @@ async def keep(manager: "Manager", key: str, content: AsyncIterator[bytes]) -> b
             "what a task returned cannot be uploaded: a key is b and the content's SHA-256", "key"
         )
     turn = manager.uploads.turn(key)
+    manager.uploads.name([key], manager.clock())
     async with turn:
         if await asyncio.to_thread(manager.store.value_piece_count, key):
             async for _ in content:
