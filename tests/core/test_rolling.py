@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import After, JobRow, JobSpec
-from tercel.core.rolling import Checkpoint, Standing, healthy, plan
+from tercel.core.rolling import Standing, healthy, plan
+from tercel.core.states import Checkpoint
 
 from .test_graph import KINDS, events, play, shapes
 from .transcript import Stage

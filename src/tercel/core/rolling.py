@@ -10,7 +10,6 @@ A checkpoint is a committed stage of a task. There are two until data is staged:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 
 import msgspec
 
@@ -18,15 +17,7 @@ from tercel.core.changes import Edge
 from tercel.core.graph import edges_of
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import After, AfterKind, JobRow, OnFailure
-
-
-class Checkpoint(StrEnum):
-    """In the order in which a task comes to them."""
-
-    ACCEPTED = "accepted"
-    """Nothing of it is done."""
-    STAGED = "staged"
-    """Its inputs are at hand."""
+from tercel.core.states import Checkpoint
 
 
 def healthy(asked: Checkpoint) -> Checkpoint:  # noqa: ARG001 - until inputs are staged, there is one answer

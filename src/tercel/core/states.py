@@ -130,6 +130,15 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
 TERMINAL = frozenset({S.FINISHED, S.FAILED, S.CANCELLED})
 
 
+class Checkpoint(StrEnum):
+    """What a task can be rolled back to, in the order in which it comes to them."""
+
+    ACCEPTED = "accepted"
+    """Nothing of it is done."""
+    STAGED = "staged"
+    """Its inputs are at hand."""
+
+
 def next_state(state: TaskState, event: TaskEvent) -> TaskState | None:
     """The state after `event`, or None where the table has no such entry."""
     return TRANSITIONS.get((state, event))

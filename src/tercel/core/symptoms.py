@@ -20,94 +20,89 @@ _PATH = r"(?P<path>/[^\s:'\"]{1,500})"
 
 
 class Symptom(msgspec.Struct, frozen=True):
-    said: re.Pattern[str]
+    said: str
+    """A pattern, compiled by whoever first looks for it: most processes never do."""
     on: str
     """What a rule looks for: as much as does not change from one task to the next."""
     tester: str
     """With what `said` has found."""
 
 
-def _symptom(said: str, on: str, tester: str) -> Symptom:
-    return Symptom(re.compile(said), on, tester)
-
-
 SYMPTOMS = (
     # ssh, scp, rsync, git
-    _symptom(
+    Symptom(
         rf"ssh: connect to host {_HOST} port {_PORT}: ",
         "ssh: connect to host {host} port {port}",
         "ssh:{host}:{port}",
     ),
-    _symptom(
+    Symptom(
         rf"(?P<user>[\w.-]{{1,64}})@{_HOST}: Permission denied \(",
         "{user}@{host}: Permission denied",
         "ssh-auth:{user}@{host}",
     ),
-    _symptom(
-        rf"ssh: Could not resolve hostname {_HOST}: ", "Could not resolve hostname {host}", "dns:{host}"
-    ),
+    Symptom(rf"ssh: Could not resolve hostname {_HOST}: ", "Could not resolve hostname {host}", "dns:{host}"),
     # names
-    _symptom(rf"curl: \(6\) Could not resolve host: {_HOST}", "Could not resolve host: {host}", "dns:{host}"),
-    _symptom(
+    Symptom(rf"curl: \(6\) Could not resolve host: {_HOST}", "Could not resolve host: {host}", "dns:{host}"),
+    Symptom(
         rf"unable to resolve host address .{_HOST}\W", "unable to resolve host address .{host}", "dns:{host}"
     ),
     # HTTP: curl, wget, Python
-    _symptom(
+    Symptom(
         rf"curl: \((?:7|28)\) (?:Failed to connect to|Connection timed out.*?) {_HOST} port {_PORT}",
         "{host} port {port}",
         "tcp:{host}:{port}",
     ),
-    _symptom(
+    Symptom(
         rf"(?P<code>429|50[234])\b[^\n]{{0,200}}?(?P<url>https?://{_HOST}(?::[0-9]{{1,5}})?)(?=[/\s'\"]|$)",
         "{code}.*{host}",
         "{url}/",
     ),
-    _symptom(
+    Symptom(
         rf"HTTPS?ConnectionPool\(host='{_HOST}', port={_PORT}\): Max retries exceeded",
         "ConnectionPool.host=.{host}., port={port}",
         "tcp:{host}:{port}",
     ),
     # databases
-    _symptom(
+    Symptom(
         rf'connection to server at "{_HOST}"[^\n]{{0,80}}, port {_PORT} failed',
         "connection to server at .{host}",
         "database:postgresql://{host}:{port}/",
     ),
-    _symptom(r"sqlite3?[^\n]{0,80}: database is locked", "database is locked", "command:./is-unlocked.sh"),
+    Symptom(r"sqlite3?[^\n]{0,80}: database is locked", "database is locked", "command:./is-unlocked.sh"),
     # file systems
-    _symptom(
+    Symptom(
         rf"{_PATH}['\"]?:? [^\n]{{0,40}}No space left on device",
         "No space left on device",
         "disk:{folder}>=1G",
     ),
-    _symptom(r"No space left on device", "No space left on device", "disk:/tmp>=1G"),
-    _symptom(r"Disk quota exceeded", "Disk quota exceeded", "command:./quota-ok.sh"),
-    _symptom(
+    Symptom(r"No space left on device", "No space left on device", "disk:/tmp>=1G"),
+    Symptom(r"Disk quota exceeded", "Disk quota exceeded", "command:./quota-ok.sh"),
+    Symptom(
         rf"{_PATH}['\"]?:? (?:Stale file handle|Transport endpoint is not connected)",
         "Stale file handle|Transport endpoint is not connected",
         "dir:{path}",
     ),
     # batch systems
-    _symptom(
+    Symptom(
         r"Unable to contact slurm controller|slurm_load_\w+ error|Batch job submission failed: (?:Socket|Zero)",
         "slurm controller|slurm_load_|Batch job submission failed",
         "command:sinfo",
     ),
-    _symptom(
+    Symptom(
         r"Batch job submission failed: (?P<why>Job violates accounting/QOS policy|\w*Max\w*Limit)",
         "Batch job submission failed: {why}",
         "command:./may-submit.sh",
     ),
-    _symptom(
+    Symptom(
         r"(?:pbs_iff|qsub|qstat): cannot connect to server", "cannot connect to server", "command:qstat -B"
     ),
-    _symptom(
+    Symptom(
         r"Failed to connect to (?:local )?queue manager",
         "Failed to connect to (local )?queue manager",
         "command:condor_q",
     ),
     # licences
-    _symptom(
+    Symptom(
         rf"License path:[^\n]{{0,200}}?{_PORT}@{_HOST}",
         "License path:",
         "tcp:{host}:{port}",
@@ -119,7 +114,7 @@ def rule_from(out: str, err: str) -> BlockRule | None:
     """The rule that would have waited for what these outputs speak of, if they speak of anything that is known."""
     for stream, text in (("stderr", err), ("stdout", out)):
         for symptom in SYMPTOMS:
-            if (found := symptom.said.search(text[-SEARCHED_MOST:])) is not None:
+            if (found := re.search(symptom.said, text[-SEARCHED_MOST:])) is not None:
                 said = {name: value for name, value in found.groupdict().items() if value is not None}
                 if "path" in said:
                     said["folder"] = posixpath.dirname(said["path"])

@@ -2,8 +2,7 @@
 
 from collections.abc import AsyncGenerator, Iterable
 
-from tercel.core.rolling import Checkpoint
-from tercel.core.states import TaskState
+from tercel.core.states import Checkpoint, TaskState
 from tercel.sdk.answers import Query
 from tercel.sdk.connection import Connection
 from tercel.wire import api

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from tercel.core.rolling import Checkpoint
-from tercel.core.states import TaskState
+from tercel.core.states import Checkpoint, TaskState
 
 
 class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

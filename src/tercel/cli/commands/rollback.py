@@ -9,8 +9,7 @@ from tercel.cli.selecting import split
 from tercel.cli.talking import talk
 from tercel.cli.words import count, plain, short
 from tercel.core.errors import UsageError
-from tercel.core.rolling import Checkpoint
-from tercel.core.states import TaskState
+from tercel.core.states import Checkpoint, TaskState
 from tercel.sdk.client import AsyncClient
 from tercel.wire.api import RollbackPart, RolledBack
 
