@@ -6,7 +6,7 @@ import click
 
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
-from tercel.cli.snapshots import own_number
+from tercel.cli.snapshots import Passing, own_number
 from tercel.cli.talking import talk
 from tercel.cli.words import count, table
 from tercel.sdk.client import AsyncClient
@@ -33,7 +33,8 @@ def command(screen: Screen, file: str, into: str | None, again: bool) -> None:
         if number:
             done = await client.restore_own_snapshot(number, again=again)
         else:
-            done = await client.restore_snapshot(Path(file), again=again)
+            async with Passing(screen, lambda size: f"{file}: {size} sent; restoring") as passing:
+                done = await client.restore_snapshot(Path(file), again=again, heard=passing.heard)
         screen.emit(done)
         _tell(screen, done)
 

@@ -7,7 +7,7 @@ import click
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import split
-from tercel.cli.snapshots import own_number
+from tercel.cli.snapshots import Passing, own_number
 from tercel.cli.talking import talk
 from tercel.cli.words import size
 from tercel.core.errors import UsageError
@@ -32,7 +32,8 @@ def command(screen: Screen, file: Path, select: tuple[str, ...], force: bool) ->
     chosen = [] if number else split(select) if select else []
 
     async def ask(client: AsyncClient) -> None:
-        saved = await client.save_snapshot(file, chosen, number=number)
+        async with Passing(screen, lambda size: f"{file}: {size} so far") as passing:
+            saved = await client.save_snapshot(file, chosen, number=number, heard=passing.heard)
         screen.emit({"file": str(file), "size_bytes": saved})
         screen.tell(f"{file}: {size(saved)}")
 
