@@ -6,16 +6,18 @@ from hypothesis import strategies as st
 
 from tercel.core.blocking import (
     DEFAULT_POLICY,
+    check_rule,
     check_rules,
     hint,
     parse_rule,
     patterns_of,
+    policy_of,
     rule_for,
     trigger_of,
 )
 from tercel.core.errors import UsageError
 from tercel.core.model import BlockRule, JobSpec
-from tercel.core.policies import parse_policy
+from tercel.core.policies import DEFAULT_STEPS, Policy, parse_policy
 from tercel.core.reports import End, Report
 from tercel.core.throttles import PROFILES, Rate, Rates, StartThrottle, Throttle, parse_rates
 
@@ -77,13 +79,59 @@ def test_a_backoff_doubles_up_to_its_longest_and_is_drawn_from_the_whole_of_it()
         ("every 1m, 2m", "how many times"),
         ("every 1m x0x", "is not a step"),
         ("backoff 10m to 5s", "shorter than the first"),
-        ("every 1m for ever", "is not a time"),
+        ("backoff 5h to 10h for 1h", "would never be tested"),
+        ("for", "is not a policy"),
+        ("", "is not a policy"),
         ("every " + "1m x1, " * 30 + "1m", "at most 20 steps"),
     ],
 )
 def test_a_policy_that_never_tests_or_never_gives_up_or_means_nothing_is_refused(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         parse_policy(text)
+
+
+def test_a_policy_may_say_only_how_long() -> None:
+    assert parse_policy("for 3h") == Policy(steps=DEFAULT_STEPS, patience_s=10_800.0)
+    assert parse_policy("at most 7 tests").tests_most == 7
+
+
+@pytest.mark.T(9)
+@pytest.mark.parametrize(
+    "tester", ["quota:user=ada<2", "time:22:00-06:00", "enabled:app=matlab", "worker:true"]
+)
+@pytest.mark.parametrize("policy", ["", "; every 1m", "; every 1m for ever"])
+def test_what_waits_its_turn_is_never_given_up_unless_somebody_says_when(tester: str, policy: str) -> None:
+    rule = parse_rule(f"start -> {tester}{policy}")
+    check_rule(rule)
+    assert parse_policy(policy_of(rule)).is_endless
+    limited = parse_rule(f"start -> {tester}; every 1m for 2h")
+    assert parse_policy(policy_of(limited)).patience_s == 7200.0
+
+
+@pytest.mark.must("e")
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("exit:75 -> tcp:a:1; every 1m for ever", "must be given up"),
+        ("exit:75 -> command:./ok.sh; evry 2m for 12h", "looks like a policy"),
+        ("exit:75 -> command:./ok.sh; backof 2m", "looks like a policy"),
+        ("exit:75 -> tcp:a:1; each 2m for 12h", "looks like a policy"),
+    ],
+)
+def test_a_policy_with_a_mistake_in_it_is_not_taken_for_a_command(rule: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        check_rule(parse_rule(rule))
+
+
+def test_a_command_may_have_semicolons() -> None:
+    for command in ("./a.sh; sleep 5s", "for i in 1 2; do ./x $i; done", "cd /x; ./ok.sh"):
+        rule = parse_rule(f"exit:75 -> command:{command}")
+        check_rule(rule)
+        assert rule.tester == f"command:{command}"
+
+
+def test_nobody_tries_to_log_in_for_ever() -> None:
+    assert parse_policy(policy_of(parse_rule("exit:255 -> ssh-auth:ada@login.lab"))).tests_most == 15
 
 
 # -- rules -------------------------------------------------------------------------------------------------

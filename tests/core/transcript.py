@@ -54,11 +54,12 @@ from tercel.core.changes import (
     ReservationRemoved,
     ReservationSet,
     SpanConcluded,
+    SwitchSet,
     TasksBlocked,
     TasksUnblocked,
     WorkerSet,
 )
-from tercel.core.conditions import ConditionRow, Verdict
+from tercel.core.conditions import ConditionRow, SwitchRow, Verdict
 from tercel.core.effects import (
     Acknowledged,
     Drained,
@@ -203,6 +204,9 @@ class Stage:
                 self.machine.on_pause_condition(self._condition(id), "paused by ada", self.now)
             case ["resume", id]:
                 self.machine.on_resume_condition(self._condition(id), self.now)
+            case ["switch", name, "off" | "on" as how]:
+                off = "by ada" if how == "off" else ""
+                self.machine.on_switch(SwitchRow(name=name, off=off, since=self.now))
             case ["quarantine", name, *why]:
                 self.machine.on_quarantine(name.rstrip(":"), "ada", " ".join(why), self.now)
             case ["release", "worker", name]:
@@ -379,6 +383,8 @@ class Stage:
                 return f"{job}.{self._ranges(ranges)} waits for C{condition}"
             case TasksUnblocked(job, ranges):
                 return f"{job}.{self._ranges(ranges)} waits for no condition"
+            case SwitchSet(switch):
+                return f"switch {switch.name} {'off' if switch.off else 'on'}"
             case Noted():
                 return ""
             case Reopened(job, ranges):

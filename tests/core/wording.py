@@ -102,7 +102,12 @@ def spec_of(options: dict[str, str]) -> JobSpec:
 
 def revised(spec: JobSpec, options: dict[str, str]) -> JobSpec:
     numbers = {"priority": int, "cpus": float, "mem": int}
-    fields = {"mem_bytes" if name == "mem" else name: numbers[name](text) for name, text in options.items()}
+    fields: dict[str, object] = {}
+    for name, text in options.items():
+        if name == "block":
+            fields["block_on"] = tuple(_block_rule(rule) for rule in _parts(options, "block"))
+        else:
+            fields["mem_bytes" if name == "mem" else name] = numbers[name](text)
     return msgspec.structs.replace(spec, **fields)
 
 

@@ -29,18 +29,26 @@ class Adopting(Recovery):
     def adopt_condition(self, row: ConditionRow, now: float) -> Condition:
         """The one that its tasks are to wait for: it, or one that is open here for the same thing.
 
-        Tasks that join must follow, or it stays for nobody.
+        Tasks that join must follow, or it stays for nobody. What it was before is closed by `drop_condition`, when nobody
+        waits for that any more: a manager that is killed meanwhile finds both.
         """
         known = self._known.get(row.key)
         if known is not None and known.id in self.conditions:
-            told = f"the same as condition {known.id}"
-            self.changes.append(ConditionSet(msgspec.structs.replace(row, closed_at=now, closed=told)))
             return known
         condition = self._known[row.key] = Condition(row)
+        self._set(
+            condition, closed_at=None, closed=""
+        )  # if it has cleared since its first tasks were adopted
         self._open(condition)
         if row.place is Place.WORKER:
             self._expect(row.where, now)  # or its tasks would wait for a worker that is nowhere
         return condition
+
+    def drop_condition(self, row: ConditionRow, instead: Condition, now: float) -> None:
+        """All who were to wait for it wait for another."""
+        if instead.id != row.id:
+            told = f"the same as condition {instead.id}"
+            self.changes.append(ConditionSet(msgspec.structs.replace(row, closed_at=now, closed=told)))
 
     def adopt(self, live: LiveJob, conditions: dict[int, Condition], now: float) -> Job:
         """A job with unfinished tasks. `conditions`: by the number that the store has, what `adopt_condition` gave."""
@@ -51,4 +59,5 @@ class Adopting(Recovery):
             if condition.id != id:
                 self.changes.append(TasksBlocked(job.id, tuple(ranges), condition.id, now))
         self._attach(job, now)
+        self._gate(job, job.ready, now)
         return job

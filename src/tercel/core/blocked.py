@@ -30,7 +30,20 @@ NOTE_MOST = 500
 class Condition:
     """One that tasks wait for, or did a moment ago."""
 
-    __slots__ = ("count", "flows", "jobs", "out", "policy", "probe", "progress", "row", "steady", "wall_s")
+    __slots__ = (
+        "count",
+        "flows",
+        "jobs",
+        "out",
+        "policy",
+        "probe",
+        "progress",
+        "row",
+        "steady",
+        "turns",
+        "unasked_at",
+        "wall_s",
+    )
 
     def __init__(self, row: ConditionRow) -> None:
         self.row = row
@@ -49,6 +62,10 @@ class Condition:
         """One that was let go has ended otherwise."""
         self.steady = False
         """It serves some, only not so many: what it has room for is found out step by step."""
+        self.turns = 0
+        """How often somebody was asked, in this life of the manager."""
+        self.unasked_at: float | None = None
+        """Since when there is nobody to ask, though it is due."""
         self.wall_s = 0.0
         """How long attempts run before they meet the fault, recent ones counting most."""
 
@@ -76,9 +93,18 @@ class Blocked(Books):
                 self._expect(row.where, now)
         for live in loaded.jobs:
             for id, ranges in live.blocked:
-                self._join(self.conditions[id], self.jobs[live.job.id], IntervalSet(ranges))
+                self._join_again(id, self.jobs[live.job.id], IntervalSet(ranges))
         for condition in list(self.conditions.values()):
             self._close_if_empty(condition, "nothing waits for it", now)
+
+    def _join_again(self, id: int, job: Job, tasks: IntervalSet) -> None:
+        """After a restart. What waits for a condition that is not known can only find out anew."""
+        condition = self.conditions.get(id)
+        if condition is not None:
+            self._join(condition, job, tasks)
+        else:
+            job.ready.update(tasks)
+            self.changes.append(TasksUnblocked(job.id, tuple(tasks.ranges())))
 
     # -- coming -------------------------------------------------------------------------------------------
 
@@ -103,7 +129,12 @@ class Blocked(Books):
     def _gate(self, job: Job, tasks: IntervalSet, now: float) -> None:
         """Ready tasks that were never tried, of a job that asks before it starts: that is tested at once."""
         fault = start_fault(job.row.spec) if job.row.spec.block_on else None
-        if fault is None or not (chosen := tasks.intersection(job.ready)):
+        if fault is None:
+            return
+        chosen = tasks.intersection(job.ready)
+        for task in job.failures:
+            chosen.discard(task)
+        if not chosen:
             return
         condition = self._condition(job.row.owner, fault, now, at_once=True)
         if next_state(TaskState.READY, TaskEvent.BLOCK) is TaskState.BLOCKED:
@@ -145,6 +176,7 @@ class Blocked(Books):
             env=fault.env,
             policy=fault.policy,
             opened_at=now,
+            arose_at=now,
         )
         known = self._known.get(row.key)
         if known is None:
@@ -154,7 +186,7 @@ class Blocked(Books):
             known.progress = False
             known.row = msgspec.structs.replace(known.row, opened_at=now, tests=0)
         if known.id not in self.conditions:  # it is new, or remembered
-            pause_s = 0.0 if at_once else self.pause_s(known)
+            pause_s = 0.0 if at_once else min(self.pause_s(known), known.policy.patience_s)
             self._set(known, next_test_at=now + pause_s, closed_at=None, closed="")
             self._open(known)
         return known
@@ -213,8 +245,9 @@ class Blocked(Books):
             self._forget_if_over(condition)
 
     def _forget_if_over(self, condition: Condition) -> None:
-        if not condition.out and condition.id not in self.conditions:
-            self._known.pop(condition.row.key, None)
+        key = condition.row.key
+        if not condition.out and condition.id not in self.conditions and self._known.get(key) is condition:
+            del self._known[key]
 
     def _take_out(self, job: Job, task: int, now: float) -> None:
         """Out of whichever set it rests in: an attempt of it counts after all."""

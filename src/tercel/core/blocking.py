@@ -10,6 +10,7 @@
 What is not named here is the task's own failure: `hint` says how to name it.
 """
 
+import difflib
 import re
 import shlex
 import signal
@@ -34,14 +35,22 @@ LINES = "(?m)"
 TESTER_MOST = 4000
 DEFAULT_POLICY = "every 10s x2, 20s x10, 1m x10, 2m x100, then 5m for 2d"
 """Tapis' own."""
+DEFAULT_POLICIES = {
+    # A password that is tried again and again locks people out: Tapis, too, tries 15 times.
+    "ssh-auth": "every 1m x5, 2m x5, then 5m at most 15 tests",
+}
+PATIENT = frozenset({"quota", "time", "enabled", "worker"})
+"""Nothing is broken where these wait: their turn comes. They are given up only if somebody says when."""
+PATIENT_POLICY = "every 10s x2, 20s x10, then 1m for ever"
 
 _RULE = re.compile(
     r"\s*(?P<on>(?:stdout|stderr|output):/.+/|(?:(?!->).)+?)\s*->\s*(?P<tester>.+?)\s*"
-    r"(?:;\s*(?P<policy>(?:every|backoff)\b[^;]*))?",
+    r"(?:;\s*(?P<policy>(?:every|backoff|for|at\s+most)\b[^;]*))?",
     re.DOTALL | re.IGNORECASE,
 )
 """A command may have semicolons of its own: what follows the last is a policy only if it begins like one."""
 _PLACED = re.compile(r"(?P<tester>.+?)\s+@(?P<place>[a-z]+)", re.DOTALL)
+_LIKE_A_POLICY = re.compile(r"(?i)\bfor\s+[0-9.]+\s*[smhd]\b|\bat\s+most\s+[0-9]+\s+tests?\b")
 _OUTPUT = re.compile(r"(?P<stream>stdout|stderr|output):/(?P<pattern>.+)/", re.DOTALL)
 
 
@@ -87,14 +96,44 @@ def check_rules(rules: Iterable[BlockRule]) -> None:
 
 def check_rule(rule: BlockRule) -> None:
     trigger = trigger_of(rule.on)
-    if rule.policy:
-        parse_policy(rule.policy)
+    _check_tail(rule.tester)
+    if parse_policy(policy_of(rule)).is_endless and _kind(rule.tester) not in PATIENT:
+        raise UsageError(
+            f"{rule.policy}: what is broken for ever must be given up: say for how long", "policy"
+        )
     if rule.at and rule.at not in tuple(Place):
         raise UsageError(f"@{rule.at[:40]}: a tester runs @manager, @site or @worker")
     if rule.at == Place.WORKER and trigger.start:
         raise UsageError("start @worker: nothing of it is at any worker before it starts")
     if not 1 <= len(rule.tester) <= TESTER_MOST:
         raise UsageError(f"a tester has 1 to {TESTER_MOST:,} characters")
+
+
+def policy_of(rule: BlockRule) -> str:
+    """As it was written, or what is right for such a tester."""
+    kind = _kind(rule.tester)
+    if not rule.policy:
+        return PATIENT_POLICY if kind in PATIENT else DEFAULT_POLICIES.get(kind, DEFAULT_POLICY)
+    has_end = re.search(r"(?i)\bfor\b|\bat\s+most\b", rule.policy) is not None
+    return rule.policy if has_end or kind not in PATIENT else f"{rule.policy} for ever"
+
+
+def _kind(tester: str) -> str:
+    return tester.partition(":")[0].strip().lower()
+
+
+def _check_tail(tester: str) -> None:
+    """A command may have semicolons, and a policy typing errors."""
+    _, semicolon, tail = tester.rpartition(";")
+    word = tail.split()[0].lower() if tail.split() else ""
+    is_like_one = difflib.get_close_matches(word, ("every", "backoff"), cutoff=0.7) or _LIKE_A_POLICY.search(
+        tail
+    )
+    if semicolon and is_like_one:
+        raise UsageError(
+            f"{tail.strip()[:60]!r} looks like a policy and is none; write `every 2m for 12h`, or `for 12h`",
+            "policy",
+        )
 
 
 def rule_text(rule: BlockRule) -> str:
@@ -228,7 +267,7 @@ def fault_of(spec: JobSpec, rule: BlockRule, worker: str, site: str, context: tu
         where=where,
         cwd=spec.cwd if is_command else "",
         env=spec.env if is_command else {},
-        policy=rule.policy or DEFAULT_POLICY,
+        policy=policy_of(rule),
         context=context,
     )
 

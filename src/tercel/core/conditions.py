@@ -54,8 +54,12 @@ class ConditionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     env: dict[str, str] = {}
     policy: str = ""
     opened_at: float = 0.0
+    arose_at: float = 0.0
+    """When tasks first waited for it; `opened_at` begins anew when it has cleared to some avail."""
+    asked: int = 0
+    """How often it was tested, in all ..."""
     tests: int = 0
-    """Since it arose, or was last seen to have cleared to some avail."""
+    """... and in vain, since it arose or was last seen to have cleared to some avail."""
     tested_at: float = 0.0
     next_test_at: float = 0.0
     note: str = ""

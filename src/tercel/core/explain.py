@@ -1,5 +1,6 @@
 """Why a task is not running, in one sentence, with counts: no task waits without a reason that can be seen."""
 
+import math
 from collections.abc import Iterator
 
 from tercel.core.blocked import Condition
@@ -202,8 +203,8 @@ def why_blocked(condition: Condition, now: float) -> str:
     """What it waits for, and what becomes of that."""
     row = condition.row
     seen = f", the last saw: {row.note}" if row.note else ""
-    tests = f"{_count(row.tests, 'test')} so far{seen}" if row.tests or row.note else "not tested yet"
-    return f"blocked on {row.tester} (C{row.id}): {tests}; {what_next(condition, now)}"
+    tests = f"{_count(row.asked, 'test')} so far{seen}" if row.asked else "not tested yet"
+    return f"waits for {row.tester} (C{row.id}): {tests}; {what_next(condition, now)}"
 
 
 def what_next(condition: Condition, now: float) -> str:
@@ -215,8 +216,11 @@ def what_next(condition: Condition, now: float) -> str:
         return "it is being tested"
     if row.next_test_at <= now and row.place in (Place.SITE, Place.WORKER):
         return f"it is tested when {_examiner(row)} is connected"
-    left = duration(row.opened_at + condition.policy.patience_s - now)
-    return f"tested again in {duration(row.next_test_at - now)}, given up in {left}"
+    word = "tested again" if row.asked else "first tested"
+    test = f"{word} in {duration(max(0.0, row.next_test_at - now))}"
+    if condition.policy.patience_s == math.inf:
+        return test
+    return f"{test}, given up in {duration(row.opened_at + condition.policy.patience_s - now)}"
 
 
 def _examiner(row: ConditionRow) -> str:

@@ -87,15 +87,17 @@ class Machine(Adopting):
             queue.set(row)
             self._admit_more(queue)
         self.changes.append(QueueSet(row))
+        self.retest(f"enabled:queue={row.name}", self._clock.now)
         self._dispatcher.work_appeared()
 
     def on_switch(self, row: SwitchRow) -> None:
-        """Turn a system or an application off, or on again. Whoever asks about it hears of that at the next test."""
+        """Turn a system or an application off, or on again. Whoever asks about it hears of that."""
         if row.off:
             self.switches[row.name] = row
         else:
             self.switches.pop(row.name, None)
         self.changes.append(SwitchSet(row))
+        self.retest(f"enabled:{row.name}", self._clock.now)
 
     def on_queue_removed(self, name: str) -> None:
         """Nothing unfinished is in it."""
@@ -289,7 +291,7 @@ class Machine(Adopting):
     ) -> None:
         """Something outside kept it from going on: its task waits for that. If it is not its task any more, that is no news."""
         job, task = flight.job, flight.task
-        note = f"{rule.on}: blocked on {rule.tester}" + (f"; {report.note}" if report.note else "")
+        note = f"blocked on {rule.tester} ({rule.on})" + (f"; {report.note}" if report.note else "")
         told = msgspec.structs.replace(report, note=note)
         self.changes.append(AttemptLost(Outcome(TaskState.BLOCKED, worker.id, now, told, Blame.OUTSIDE)))
         if job.flights.get(task) is not flight:

@@ -4,11 +4,14 @@
     every 10s x2, 20s x10, then 1m for 2d  stepwise: so many tests at each interval
     backoff 5s to 10m for 12h              twice as long each time, drawn from the whole of it so that many do not test together
     … at most 100 tests                    beside any of these
+    for 2h                                 by default, but so long
+    … for ever                             only for what waits its turn: see blocking.PATIENT
 
 The next test follows from how many there were, so after a restart it is at the right step. What is drawn, is drawn from the
 condition's number and the test's: no chance comes in.
 """
 
+import math
 import re
 from functools import lru_cache
 
@@ -27,7 +30,7 @@ _STEPS_MOST = 20
 
 _TIMES = re.compile(r"(\S+)(?:\s*[x×]\s*([0-9]{1,7}))?")
 _TEXT = re.compile(
-    r"(?P<kind>every|backoff)\s+(?P<steps>.+?)(?:\s+for\s+(?P<for>\S+))?(?:\s+at\s+most\s+(?P<tests>[0-9]{1,9})\s+tests?)?",
+    r"(?:(?P<kind>every|backoff)\s+(?P<steps>.+?)(?:\s+|$))?(?:for\s+(?P<for>\S+)(?:\s+|$))?(?:at\s+most\s+(?P<tests>[0-9]{1,9})\s+tests?)?",
     re.IGNORECASE,
 )
 
@@ -36,6 +39,10 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
     every_s: float
     times: int = 0
     """So many tests at this interval; 0: all further ones."""
+
+
+DEFAULT_STEPS = (Step(10.0, 2), Step(20.0, 10), Step(60.0, 10), Step(120.0, 100), Step(300.0))
+"""Tapis' own."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +69,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             left -= step.times
         return self.steps[-1].every_s
 
+    @property
+    def is_endless(self) -> bool:
+        """It never gives up."""
+        return self.patience_s == math.inf and not self.tests_most
+
     def is_over(self, tests: int, opened_at: float, now: float) -> bool:
         return now >= opened_at + self.patience_s or (0 < self.tests_most <= tests)
 
@@ -69,18 +81,20 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=1000)
 def parse_policy(text: str) -> Policy:
     match = _TEXT.fullmatch(" ".join(text.split()))
-    if match is None:
+    if match is None or not match[0]:
         raise UsageError(
             f"{text[:100]!r} is not a policy; write `every 2m for 12h`, `every 10s x6, then 1m for 2d` or `backoff 5s to 10m for 12h`",
             "policy",
         )
-    patience_s = _time(match["for"], "for") if match["for"] else DEFAULT_PATIENCE_S
-    if not SHORTEST_S <= patience_s <= PATIENCE_MOST_S:
+    patience_s = DEFAULT_PATIENCE_S
+    if match["for"]:
+        patience_s = math.inf if match["for"].lower() == "ever" else _time(match["for"], "for")
+    if not SHORTEST_S <= patience_s <= PATIENCE_MOST_S and patience_s != math.inf:
         raise UsageError(f"a policy lasts from 1 s to 366 days, not {patience_s:g} s", "policy")
     tests_most = int(match["tests"] or 0)
     if match["tests"] and not 1 <= tests_most <= TESTS_MOST:
         raise UsageError(f"at most {tests_most:,} tests: it must be 1 to {TESTS_MOST:,}", "policy")
-    if match["kind"].lower() == "backoff":
+    if (match["kind"] or "").lower() == "backoff":
         first, _, most = match["steps"].partition(" to ")
         first_s = _interval(first)
         most_s = _interval(most) if most else max(first_s, 600.0)
@@ -88,14 +102,20 @@ def parse_policy(text: str) -> Policy:
             raise UsageError(
                 f"backoff {first} to {most}: the longest pause is shorter than the first", "policy"
             )
+        _check_tested(first_s, patience_s)
         return Policy(first_s=first_s, most_s=most_s, patience_s=patience_s, tests_most=tests_most)
-    steps = tuple(_steps(match["steps"]))
-    if steps[0].every_s >= patience_s:
+    steps = tuple(_steps(match["steps"])) if match["steps"] else DEFAULT_STEPS
+    if match["steps"]:
+        _check_tested(steps[0].every_s, patience_s)
+    return Policy(steps=steps, patience_s=patience_s, tests_most=tests_most)
+
+
+def _check_tested(first_s: float, patience_s: float) -> None:
+    if first_s >= patience_s:
         raise UsageError(
-            f"it would never be tested: the first test is after {steps[0].every_s:g} s, and it gives up after {patience_s:g} s",
+            f"it would never be tested: the first test is after {first_s:g} s, and it gives up after {patience_s:g} s",
             "policy",
         )
-    return Policy(steps=steps, patience_s=patience_s, tests_most=tests_most)
 
 
 def _steps(text: str) -> list[Step]:

@@ -9,22 +9,26 @@ it meanwhile.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from tercel.core.accounts import Settings
 from tercel.core.blocked import NOTE_MOST, Condition
+from tercel.core.blocking import policy_of
 from tercel.core.changes import Loaded
 from tercel.core.conditions import EVERYWHERE, ConditionRow, Place, Verdict
 from tercel.core.effects import Probe
 from tercel.core.ledger import Job
+from tercel.core.model import BlockRule, JobSpec
 from tercel.core.presence import Held, WorkerInfo
 from tercel.core.testing import verdict_here
 from tercel.core.waves import Waves
 from tercel.core.workers import Worker
 
 TEST_LIMIT_S, TEST_LIMIT_MOST_S = 10.0, 60.0
+NOT_BEFORE_MOST_S = 3600.0
+"""However long a tester asks not to be asked."""
 ANSWER_GRACE_S = 30.0
 """A probe that is not answered so long after its limit is asked of another."""
 
@@ -67,8 +71,7 @@ class Recovery(Waves):
             condition = self.conditions.get(id)
             if condition is None or condition.row.next_test_at != at or condition.row.paused:
                 continue
-            if not condition.probe:
-                self._test(condition, now)
+            self._test_if_due(condition, now)
 
     def will_test(self, condition: Condition) -> bool:
         """Whether it is sure to be tested, sooner or later."""
@@ -78,6 +81,11 @@ class Recovery(Waves):
 
     # -- tests --------------------------------------------------------------------------------------------
 
+    def _test_if_due(self, condition: Condition, now: float) -> None:
+        """Unless it is being tested, or is paused: then whoever resumes it has it tested."""
+        if not condition.probe and not condition.row.paused:
+            self._test(condition, now)
+
     def _test(self, condition: Condition, now: float) -> None:
         row = condition.row
         if row.place is Place.HERE:
@@ -86,7 +94,15 @@ class Recovery(Waves):
         worker = "" if row.place is Place.MANAGER else self._examiner(condition)
         if worker is None:
             self._unasked.setdefault(_place(row), {})[condition.id] = condition
+            if condition.unasked_at is None:
+                condition.unasked_at = min(now, row.next_test_at)
             return
+        if condition.unasked_at is not None:  # no test, no verdict: that time does not count
+            condition.row = row = msgspec.structs.replace(
+                row, opened_at=row.opened_at + now - condition.unasked_at
+            )
+            condition.unasked_at = None
+        condition.turns += 1
         self._probe_number += 1
         condition.probe = self._probe_number
         self._probes[condition.probe] = (condition, worker)
@@ -101,10 +117,15 @@ class Recovery(Waves):
             worker = self.workers.get(row.where)
             return worker.id if worker is not None and worker.online else None
         site = self._sites.get(row.where)
+        expected = (worker for worker in self.workers.values() if not worker.given_up)
+        if not site and not any(worker.info.site == row.where for worker in expected):
+            site = self._sites.get(
+                EVERYWHERE
+            )  # nobody of that site will come back: any other knows more than nobody
         if not site:
             return None
         names = list(site)
-        return names[(row.id + row.tests) % len(names)]
+        return names[(row.id + condition.turns) % len(names)]
 
     def on_tested(self, number: int, verdict: Verdict, now: float) -> None:
         """A probe was answered. An answer that nobody waits for any more is of no consequence."""
@@ -133,13 +154,18 @@ class Recovery(Waves):
 
     def _hear(self, condition: Condition, verdict: Verdict, now: float) -> None:
         note = "".join(c if c.isprintable() else " " for c in verdict.note[:NOTE_MOST])
-        tests = condition.row.tests if verdict.cleared else condition.row.tests + 1
-        condition.row = msgspec.structs.replace(condition.row, tests=tests, tested_at=now, note=note)
+        row = condition.row
+        tests = row.tests if verdict.cleared else row.tests + 1
+        condition.row = msgspec.structs.replace(
+            row, tests=tests, asked=row.asked + 1, tested_at=now, note=note
+        )
         if verdict.cleared:
-            self._let_go(condition, verdict.room, now)
+            self._let_go(condition, verdict.room, min(verdict.not_before_s, NOT_BEFORE_MOST_S), now)
             return
         condition.flows = False
-        self._test_later(condition, now, max(self.pause_s(condition), verdict.not_before_s))
+        self._test_later(
+            condition, now, max(self.pause_s(condition), min(verdict.not_before_s, NOT_BEFORE_MOST_S))
+        )
 
     # -- who tests ----------------------------------------------------------------------------------------
 
@@ -150,37 +176,36 @@ class Recovery(Waves):
         for site in (info.site, EVERYWHERE):
             self._sites.setdefault(site, {})[id] = self.workers[id]
         self._ask_others(id, now)
-        for place in (f"{Place.SITE}:{info.site}", f"{Place.SITE}:{EVERYWHERE}", f"{Place.WORKER}:{id}"):
-            for condition in self._unasked.pop(place, {}).values():
-                if self.conditions.get(condition.id) is condition and not condition.probe:
-                    self._test(condition, now)
+        self._ask_now(now)
         self._relieve(self.workers[id], now)
         return number
+
+    def _ask_now(self, now: float) -> None:
+        """Who comes, or will not come back, may have made it clear whom to ask."""
+        for place, waiting in list(self._unasked.items()):
+            if self._examiner(next(iter(waiting.values()))) is None:
+                continue  # all of them are asked of the same
+            del self._unasked[place]
+            for condition in waiting.values():
+                if self.conditions.get(condition.id) is condition:
+                    self._test_if_due(condition, now)
 
     def _relieve(self, newcomer: Worker, now: float) -> None:
         """It may run what waits for another worker to be well again."""
         for id, conditions in list(self._at_worker.items()):
             for condition in list(conditions.values()) if id != newcomer.id else ():
-                able = [job for job in condition.jobs.values() if self._suits(newcomer, job, now)]
-                if condition.row.own and able:
-                    self._release(condition, condition.count, f"{newcomer.id} can run them", now)
-
-    def _suits(self, worker: Worker, job: Job, now: float) -> bool:
-        return (
-            worker.takes_more
-            and worker.id not in job.refused_by
-            and job.kind.suits(worker.shape(self.ready.significant))
-            and job.kind.allows(worker, now)
-        )
+                for job in list(condition.jobs.values()) if condition.row.own else ():
+                    if self._could_run(newcomer, job):
+                        self._release_job(condition, job, f"{newcomer.id} can run them", now)
 
     def on_link_closed(self, id: str, now: float) -> None:
-        super().on_link_closed(id, now)
         self._leave_site(id)
+        super().on_link_closed(id, now)
         self._ask_others(id, now)
 
     def on_bye(self, id: str, now: float) -> None:
-        super().on_bye(id, now)
         self._leave_site(id)
+        super().on_bye(id, now)
         self._ask_others(id, now)
 
     def _leave_site(self, id: str) -> None:
@@ -199,13 +224,14 @@ class Recovery(Waves):
     def _ask_again(self, number: int, now: float) -> None:
         condition = self._answered(number)
         if condition is not None and self.conditions.get(condition.id) is condition:
-            self._test(condition, now)
+            self._test_if_due(condition, now)
 
     def _give_up_on(self, worker: Worker, now: float) -> None:
         """What was wrong there need not hold up its tasks elsewhere."""
         super()._give_up_on(worker, now)
         for condition in list(self._at_worker.get(worker.id, {}).values()):
             self._release(condition, condition.count, f"worker {worker.id} is gone", now)
+        self._ask_now(now)
 
     # -- what people ask ----------------------------------------------------------------------------------
 
@@ -235,6 +261,27 @@ class Recovery(Waves):
                 condition, paused="", paused_at=0.0, opened_at=row.opened_at + slept_s, next_test_at=now
             )
             self._await_test(condition)
+
+    def retest(self, tester: str, now: float) -> None:
+        """What it asks about is another by now: whoever waits for it need not wait for the next test."""
+        for condition in self.conditions.values():
+            if condition.row.tester == tester and condition.row.place is Place.HERE:
+                self._test_at(condition, now)
+
+    def revise(self, job: Job, spec: JobSpec, now: float = 0.0, by: str = "") -> None:
+        before = job.row.spec.block_on
+        super().revise(job, spec, now, by)
+        if spec.block_on != before:
+            self._follow_rules(job, before, now)
+
+    def _follow_rules(self, job: Job, before: Iterable[BlockRule], now: float) -> None:
+        """Its rules were changed: what waits by one that is no more goes on, and finds out by the new ones."""
+        gone = {(rule.tester, policy_of(rule)) for rule in before}
+        gone -= {(rule.tester, policy_of(rule)) for rule in job.row.spec.block_on}
+        for condition in list(job.blocks):
+            if (condition.row.tester, condition.row.policy) in gone:
+                self._release_job(condition, job, "the job's rules were changed", now)
+        self._gate(job, job.ready, now)
 
 
 def limit_s(condition: Condition) -> float:

@@ -158,16 +158,16 @@ class Standing(Waiting):
 
     def _another_for(self, job: Job, worker: Worker) -> bool:
         """Whether somebody else could run tasks of a job."""
-        now, significant = self._clock.now, self.ready.significant
-        return any(
-            other.takes_more
-            and not other.row.quarantined
-            and other.reservation is None
-            and other.id not in job.refused_by
-            and job.kind.suits(other.shape(significant))
-            and job.kind.allows(other, now)
-            for other in self.workers.values()
-            if other is not worker
+        return any(self._could_run(other, job) for other in self.workers.values() if other is not worker)
+
+    def _could_run(self, worker: Worker, job: Job) -> bool:
+        return (
+            worker.takes_more
+            and not worker.row.quarantined
+            and worker.reservation is None
+            and worker.id not in job.refused_by
+            and job.kind.suits(worker.shape(self.ready.significant))
+            and job.kind.allows(worker, self._clock.now)
         )
 
     def _refuse(self, job: Job, worker: Worker, why: str) -> None:

@@ -21,6 +21,7 @@ from tercel.core.errors import UsageError
 MOST = 1_000_000
 LONGEST_WINDOW_S = 86_400.0
 UNLIMITED = 2**60
+SWEPT_AT = 64
 PROFILES = {"tapis": ("starts=10/2s", "launches=8/2s", "releases=10/1s")}
 """Of published systems, so that they can be compared."""
 
@@ -74,6 +75,8 @@ class Throttle(Generic[KeyT]):
         self.rate = rate
         self._granted: dict[KeyT, deque[tuple[float, int]]] = {}
         """When, and how many at once; the oldest first."""
+        self._swept_at = SWEPT_AT
+        """With so many keys, those are dropped that nothing was granted to lately."""
 
     def room(self, key: KeyT, now: float) -> int:
         """How many may go at this moment."""
@@ -83,7 +86,11 @@ class Throttle(Generic[KeyT]):
 
     def take(self, key: KeyT, count: int, now: float) -> None:
         """So many go."""
-        if self.rate.most:
+        if self.rate.most and count:
+            if len(self._granted) >= self._swept_at:
+                for old in list(self._granted):
+                    self._recent(old, now)
+                self._swept_at = max(SWEPT_AT, 2 * len(self._granted))
             self._granted.setdefault(key, deque()).append((now, count))
 
     def give_back(self, key: KeyT, count: int) -> None:

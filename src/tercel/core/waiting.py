@@ -257,6 +257,7 @@ class Waiting(Blocked):
         self.revise(job, job.row.spec)
         self._note(job, free, "released", by, now)
         self._wait_again(job, resting, now)
+        self._gate(job, resting, now)
         return len(resting) + under_way
 
     def _wait_again(self, job: Job, tasks: IntervalSet, now: float) -> None:

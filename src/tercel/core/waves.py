@@ -30,6 +30,7 @@ from tercel.core.waiting import members_among, named
 WAVE_MOST = 1_000_000
 WAVE_PAUSE_S, WAVE_PAUSE_MOST_S = 0.2, 60.0
 """Between two waves: at least, and at most."""
+AGAIN = "but tasks met the fault again"
 
 
 class Waves(Undoing):
@@ -41,10 +42,13 @@ class Waves(Undoing):
     def _test_later(self, condition: Condition, now: float, pause_s: float) -> None:
         """Or never again, if that was the last time."""
         row = condition.row
-        if self._expire(condition, now):
+        if not row.paused and self._expire(condition, now):
             return
         end = row.opened_at + condition.policy.patience_s
-        self._set(condition, next_test_at=max(now, min(now + pause_s, end)))
+        self._test_at(condition, max(now, min(now + pause_s, end)))
+
+    def _test_at(self, condition: Condition, at: float) -> None:
+        self._set(condition, next_test_at=at)
         self._await_test(condition)
 
     def _expire(self, condition: Condition, now: float) -> bool:
@@ -59,13 +63,16 @@ class Waves(Undoing):
 
     # -- waves --------------------------------------------------------------------------------------------
 
-    def _let_go(self, condition: Condition, room: int, now: float) -> None:
+    def _let_go(self, condition: Condition, room: int, not_before_s: float, now: float) -> None:
         """It has cleared, for so many (0: for all): a wave of tasks goes on."""
         wave = self.settings.fixed_wave or condition.row.wave
         count = wave
         if room:  # for those too that were let go before and have not begun
             unbegun = (len(job.out[condition].intersection(job.ready)) for job in condition.out.values())
             count = min(wave, max(0, room - sum(unbegun)))
+        pause_s = self._wave_pause_s(condition) if count else self.pause_s(condition)
+        if count and not self._releases.room(condition.id, now):
+            pause_s = max(pause_s, self._releases.next_slot(condition.id, now) - now)
         count = min(count, self._releases.room(condition.id, now))
         self._releases.take(condition.id, count, now)
         condition.flows = True
@@ -79,7 +86,7 @@ class Waves(Undoing):
             condition.row = msgspec.structs.replace(condition.row, wave=min(more, WAVE_MOST))
         self._release(condition, count, "cleared", now)
         if condition.id in self.conditions:
-            self._test_later(condition, now, self._wave_pause_s(condition))
+            self._test_at(condition, now + max(pause_s, not_before_s))
 
     def _came_through(self, job: Job, task: int, now: float) -> None:
         """A task has ended. If a condition had let it go, that was to some avail; where places are few, it leaves one."""
@@ -92,12 +99,12 @@ class Waves(Undoing):
                 self._none_out(condition, job)
             at = now + self._wave_pause_s(condition)
             if condition.steady and condition.id in self.conditions and condition.row.next_test_at > at:
-                self._set(condition, next_test_at=at)
-                self._await_test(condition)
+                self._test_at(condition, at)
 
-    @staticmethod
-    def _wave_pause_s(condition: Condition) -> float:
-        """Long enough for the wave before to have met the fault."""
+    def _wave_pause_s(self, condition: Condition) -> float:
+        """Long enough for the wave before to have met the fault. Fixed waves, as Tapis has them, follow without pause."""
+        if self.settings.fixed_wave:
+            return 0.0
         return min(WAVE_PAUSE_MOST_S, max(WAVE_PAUSE_S, 2 * condition.wall_s))
 
     def _release(self, condition: Condition, count: int, why: str, now: float) -> int:
@@ -114,6 +121,13 @@ class Waves(Undoing):
             self._go_on(condition, job, tasks, why, now)
         self._close_if_empty(condition, why, now)
         return released
+
+    def _release_job(self, condition: Condition, job: Job, why: str, now: float) -> None:
+        """All of its tasks that wait for this, and nobody else's."""
+        tasks = job.blocks[condition].copy()
+        self._unwait(condition, job, tasks)
+        self._go_on(condition, job, tasks, why, now)
+        self._close_if_empty(condition, why, now)
 
     def _go_on(self, condition: Condition, job: Job, tasks: IntervalSet, why: str, now: float) -> None:
         if next_state(TaskState.BLOCKED, TaskEvent.UNBLOCK) is not TaskState.READY:
@@ -143,7 +157,10 @@ class Waves(Undoing):
             row = condition.row
             went = 1 + sum(len(one.out[condition]) for one in condition.out.values())
             condition.row = msgspec.structs.replace(
-                row, wave=max(1, min(row.wave, went) // 4), tests=row.tests + 1
+                row,
+                wave=max(1, min(row.wave, went) // 4),
+                tests=row.tests + 1,
+                note=f"{row.note}; {AGAIN}" if row.note and AGAIN not in row.note else AGAIN,
             )
             self._call_back(condition, now)
             if not condition.probe:
@@ -175,9 +192,12 @@ class Waves(Undoing):
     def _give_up(self, condition: Condition, why: str, now: float) -> int:
         """All that wait for it fail, by no fault of theirs. Returns how many."""
         reason = f"blocked on {condition.row.tester}: {why}"
-        count = condition.count
+        count = 0
         for job in list(condition.jobs.values()):
+            if condition not in job.blocks:
+                continue  # what became of another has ended it
             tasks = job.blocks[condition].copy()
+            count += len(tasks)
             self._unwait(condition, job, tasks)
             forget_tries(job, tasks)
             for task in members_among(job.strays, tasks):
@@ -192,4 +212,9 @@ class Waves(Undoing):
             if job.minds_ends:
                 self._after_ends(job, tasks, now)
         self._close_if_empty(condition, why, now)
+        if (
+            condition.id in self.conditions
+        ):  # some came meanwhile, who waited for the end of these: it is anew for them
+            condition.row = msgspec.structs.replace(condition.row, opened_at=now, tests=0)
+            self._test_at(condition, now)
         return count

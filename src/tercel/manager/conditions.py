@@ -6,6 +6,7 @@ closed   the store's: for those who look back
 
 import asyncio
 import heapq
+import math
 from itertools import islice
 
 from tercel.core.blocked import Condition
@@ -92,11 +93,11 @@ def _view(manager: Manager, row: ConditionRow) -> ConditionView:
         place=row.place,
         where=row.where,
         policy=row.policy,
-        opened_at=row.opened_at,
-        tests=row.tests,
+        opened_at=row.arose_at or row.opened_at,
+        tests=row.asked,
         tested_at=row.tested_at or None,
         next_test_at=row.next_test_at if is_tested else None,
-        gives_up_at=row.opened_at + parse_policy(row.policy).patience_s if condition is not None else None,
+        gives_up_at=_end(row) if condition is not None else None,
         note=row.note,
         next=what_next(condition, manager.clock()) if condition is not None else "",
         paused=row.paused,
@@ -112,6 +113,12 @@ def _view(manager: Manager, row: ConditionRow) -> ConditionView:
         closed_at=row.closed_at,
         closed=row.closed,
     )
+
+
+def _end(row: ConditionRow) -> float | None:
+    """None: it waits its turn, for ever."""
+    patience_s = parse_policy(row.policy).patience_s
+    return None if patience_s == math.inf else row.opened_at + patience_s
 
 
 def _job(id: int, tasks: IntervalSet) -> ConditionJob:

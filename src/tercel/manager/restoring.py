@@ -305,12 +305,13 @@ async def _go_on(manager: Manager, jobs: Iterable[JobRow], rows: dict[int, Condi
         while ids := list(islice(unfinished, JOBS_AT_ONCE)):
             for live in await asyncio.to_thread(_lives, manager, ids):
                 async with pinned(manager, {id for id in needed_by(live) if id}):
-                    for id, _ in live.blocked:
-                        if id not in conditions:
-                            conditions[id] = machine.adopt_condition(rows[id], manager.clock())
+                    for id, _ in live.blocked:  # anew for each job: it may have cleared since the last
+                        conditions[id] = machine.adopt_condition(rows[id], manager.clock())
                     job = machine.adopt(live, conditions, manager.clock())
                     machine.set_inputs(job, restored(job, manager.store))
             manager.wake()
+    for id, condition in conditions.items():
+        machine.drop_condition(rows[id], condition, manager.clock())
     await manager.settled()
 
 

@@ -110,7 +110,9 @@ def _last(one: ConditionView, now: float) -> str:
 
 
 def _gives_up(one: ConditionView, now: float) -> str:
-    if one.gives_up_at is None or one.paused:
+    if one.gives_up_at is None:
+        return "" if one.closed_at is not None else "never"
+    if one.paused:
         return ""
     return f"in {duration(one.gives_up_at - now)}"
 
