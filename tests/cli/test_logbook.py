@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tercel.cli.logbook import WAITING_MOST, Logbook
+from tercel.cli.logbook import WAITING_MOST, Logbook, descriptor
 
 LINES = 2 * WAITING_MOST
 """Of a hundred bytes: far more than a pipe and the logbook hold."""
@@ -14,7 +14,7 @@ LINES = 2 * WAITING_MOST
 
 def test_lines_that_nobody_reads_are_lost_and_counted_and_keep_nobody_waiting() -> None:
     reading, writing = os.pipe()
-    book = Logbook(writing)
+    book = Logbook(descriptor(writing))
     log = logging.Logger("a service")
     log.addHandler(book)
     for number in range(LINES):

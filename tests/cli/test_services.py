@@ -217,8 +217,8 @@ def test_a_worker_finds_address_and_token(
 ) -> None:
     joined: list[tuple[Any, ...]] = []
 
-    async def join(screen: object, url: str, token: str, options: object) -> int:
-        joined.append((url, token))
+    async def join(screen: object, ways: list[tuple[str, str]], *_: object) -> int:
+        joined.extend(ways)
         return 0
 
     Path("t").write_text("f.ile\n")

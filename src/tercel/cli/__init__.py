@@ -15,6 +15,7 @@
     outputs    what tasks wrote, in batches, as they end
     progress   how far a job is: plain lines, or a bar (bar) on a terminal
     services   processes that stay: event loop, signals
+    logbook    the log of such a process, and its options; logfile: in a file that is rotated
     listening  the options of `up` and `manager`
     giving     the options of `up` and `worker`
     hosting    what `up`, `manager`, `worker` and, where no manager runs, `run` become; imports wiring

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tercel.cli.codes import OK
-from tercel.cli.logbook import log_to_stderr
+from tercel.cli.logbook import LogOptions, log_to_stderr
 from tercel.cli.screen import Screen
 from tercel.cli.services import Signals, first_of, hide_secrets
 from tercel.cli.words import count, pairs
@@ -24,9 +24,9 @@ from tercel.worker.service import Worker
 WORKER_TOKEN_FILE = "worker.token"  # noqa: S105 - a file's name
 
 
-async def host(screen: Screen, options: ManagerOptions, worker: WorkerOptions | None) -> int:
+async def host(screen: Screen, options: ManagerOptions, worker: WorkerOptions | None, log: LogOptions) -> int:
     """A manager, and perhaps a worker beside it, until a signal ends it."""
-    log_to_stderr(logging.WARNING if screen.quiet else logging.INFO)
+    log.start(screen.quiet)
     hide_secrets()
     with Signals() as signals:
         async with serving(options, worker) as served:
@@ -41,9 +41,11 @@ async def host(screen: Screen, options: ManagerOptions, worker: WorkerOptions | 
     return OK
 
 
-async def join(screen: Screen, ways: Sequence[tuple[str, str]], options: WorkerOptions) -> int:
+async def join(
+    screen: Screen, ways: Sequence[tuple[str, str]], options: WorkerOptions, log: LogOptions
+) -> int:
     """A worker, until it is told to leave."""
-    log_to_stderr(logging.WARNING if screen.quiet else logging.INFO)
+    log.start(screen.quiet)
     hide_secrets()
     workers: list[Worker] = []
 

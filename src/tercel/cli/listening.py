@@ -7,6 +7,7 @@ from typing import TypeVar
 import click
 
 from tercel.cli.lazy import late
+from tercel.cli.logbook import LogOptions
 from tercel.cli.screen import Screen
 from tercel.cli.services import run_service
 from tercel.core.commands import parse_time
@@ -104,8 +105,10 @@ def manager_options(
     )
 
 
-def run_manager(screen: Screen, options: ManagerOptions, worker: WorkerOptions | None) -> int:
+def run_manager(
+    screen: Screen, options: ManagerOptions, worker: WorkerOptions | None, log: LogOptions
+) -> int:
     host = late("tercel.cli.hosting", "host")
-    code = run_service(host(screen, options, worker))
+    code = run_service(host(screen, options, worker, log))
     assert isinstance(code, int)
     return code

@@ -6,11 +6,13 @@ import click
 
 from tercel.cli.lazy import Command
 from tercel.cli.listening import listen_options, manager_options, run_manager
+from tercel.cli.logbook import LogOptions, log_options
 from tercel.cli.screen import Screen
 
 
 @click.command(cls=Command)
 @listen_options
+@log_options
 @click.pass_obj
 def command(
     screen: Screen,
@@ -21,12 +23,13 @@ def command(
     heartbeat: str,
     snapshot_every: str,
     throttle: tuple[str, ...],
+    log_file: Path | None,
+    log_level: str,
 ) -> int:
     """Start a manager without a worker, in the foreground.
 
     It listens on this machine only, unless --host says otherwise, for which a token must exist (`tercel token
     create`). Ctrl-C or SIGTERM stops it; workers go on with what they run and return when it is back.
     """
-    return run_manager(
-        screen, manager_options(host, port, data, grace, heartbeat, snapshot_every, throttle), None
-    )
+    options = manager_options(host, port, data, grace, heartbeat, snapshot_every, throttle)
+    return run_manager(screen, options, None, LogOptions(log_file, log_level))

@@ -7,6 +7,7 @@ import click
 from tercel.cli.giving import capacity_options, read_capacity
 from tercel.cli.lazy import Command
 from tercel.cli.listening import listen_options, manager_options, run_manager
+from tercel.cli.logbook import LogOptions, log_options
 from tercel.cli.screen import Screen
 from tercel.worker.options import WorkerOptions
 
@@ -14,6 +15,7 @@ from tercel.worker.options import WorkerOptions
 @click.command(cls=Command)
 @listen_options
 @capacity_options
+@log_options
 @click.pass_obj
 def command(
     screen: Screen,
@@ -27,6 +29,8 @@ def command(
     cpus: float | None,
     mem: str | None,
     keep_free: float | None,
+    log_file: Path | None,
+    log_level: str,
 ) -> int:
     """Start a manager and a worker on this machine, in the foreground, and say how others join.
 
@@ -36,4 +40,4 @@ def command(
     giving = read_capacity(cpus, mem, keep_free)
     options = manager_options(host, port, data, grace, heartbeat, snapshot_every, throttle)
     worker = WorkerOptions(dir=options.data / "worker", **giving)
-    return run_manager(screen, options, worker)
+    return run_manager(screen, options, worker, LogOptions(log_file, log_level))

@@ -8,6 +8,7 @@ import click
 
 from tercel.cli.giving import capacity_options, describing_options, read_capacity, read_description
 from tercel.cli.lazy import Command, late
+from tercel.cli.logbook import LogOptions, log_options
 from tercel.cli.screen import Screen
 from tercel.cli.services import run_service, worker_dir
 from tercel.core.commands import parse_time
@@ -34,6 +35,7 @@ from tercel.worker.options import WorkerOptions
     show_default=True,
     help="The longest pause between two tries to reach the manager.",
 )
+@log_options
 @click.pass_obj
 def command(
     screen: Screen,
@@ -52,6 +54,8 @@ def command(
     directory: Path | None,
     leave_after: str | None,
     reconnect_most: str,
+    log_file: Path | None,
+    log_level: str,
 ) -> int:
     """Join the manager at URL (or the one on this machine) and run its tasks until told to leave.
 
@@ -74,7 +78,7 @@ def command(
         leave_when_unreachable_s=0.0 if leave_after is None else parse_time(leave_after, "leave-after"),
     )
     join = late("tercel.cli.hosting", "join")
-    code = run_service(join(screen, ways, options))
+    code = run_service(join(screen, ways, options, LogOptions(log_file, log_level)))
     assert isinstance(code, int)
     return code
 
