@@ -187,6 +187,18 @@ FORGERIES: dict[str, tuple[type, Change]] = {
         ValuePart,
         lambda part: replace(part, data=zlib.compress(bytes(10**8))),
     ),
+    "a condition that nobody waits for": (
+        BlockedPart,
+        lambda part: replace(part, rows=[(first, last, 99, at) for first, last, _, at in part.rows]),
+    ),
+    "a condition that says too much": (
+        ConditionPart,
+        lambda part: replace(part, row=replace(part.row, note="x" * 10**6)),
+    ),
+    "a condition that is broken for ever": (
+        ConditionPart,
+        lambda part: replace(part, row=replace(part.row, policy="every 1m for ever")),
+    ),
     "another header": (Header, lambda part: replace(part, jobs=(1, 2, 3))),
     "owners that are not": (Header, lambda part: replace(part, owners=("eve",))),
 }

@@ -101,6 +101,8 @@ class _Checker:
         self._jobs: list[Job] = []
         self._ranges: dict[int, tuple[Range, ...]] = {}
         self._job: _JobChecker | None = None
+        self._awaited: set[int] = set()
+        """The numbers of the conditions that tasks wait for."""
         self._wanted: set[str] = set()
         self._values: set[str] = set()
         self._value: ValueChecker | None = None
@@ -112,6 +114,7 @@ class _Checker:
                 self._header = part
             case ConditionPart(row):
                 must(not self._jobs and self._job is None, "a condition stands behind jobs")
+                must(row.id not in self._conditions, "a condition is there twice")
                 check_condition(row)
                 self._conditions[row.id] = row
             case JobPart(row, edges):
@@ -137,6 +140,7 @@ class _Checker:
         if self._job is not None:
             self._jobs.append(self._job.finish())
             self._wanted |= self._job.wanted
+            self._awaited |= self._job.awaited
             self._job = None
 
     def finish(self) -> Contents:
@@ -146,6 +150,7 @@ class _Checker:
         must(self._header.jobs == tuple(self._ranges), "its jobs are not those that its header names")
         owners = tuple(sorted({job.row.owner for job in self._jobs}))
         must(self._header.owners == owners, "its owners are not those that its header names")
+        must(self._awaited == self._conditions.keys(), "nobody waits for a condition that it has")
         return Contents(self._header, self._jobs, list(self._conditions.values()), self._wanted, self._values)
 
 
@@ -176,6 +181,7 @@ class _JobChecker:
         self._attempts = 0
         self._spoke: dict[int, Output] = {}
         self.wanted: set[str] = set()
+        self.awaited: set[int] = set()
         with self._placed():
             check_row(row)
             check_needs(row, edges, others)
@@ -218,6 +224,7 @@ class _JobChecker:
                 case BlockedPart(_, rows):
                     for first, last, condition, _ in rows:
                         self._take_range(self._blocked, first, last)
+                        self.awaited.add(condition)
                         row = self._conditions.get(condition)
                         must(
                             row is not None and row.owner == self._row.owner,

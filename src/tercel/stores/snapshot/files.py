@@ -179,14 +179,23 @@ def _block(name: str, file: BinaryIO, digest: "hashlib._Hash") -> list[Part]:
         raise damaged(name, "is damaged: the checksum of a block is wrong")
     digest.update(head)
     digest.update(stored)
+    found = _unpacked(stored, raw_bytes)
+    if isinstance(found, str):
+        del stored  # whoever keeps the error keeps this frame
+        raise damaged(name, f"is damaged: a block of it {found}")
+    return found
+
+
+def _unpacked(stored: bytes, raw_bytes: int) -> list[Part] | str:
+    """Or what is wrong with it: an error from here would hold what was unpacked for as long as anybody has it."""
     unpacker = zlib.decompressobj()
     try:
         raw = unpacker.decompress(stored, raw_bytes + 1)
         if len(raw) != raw_bytes or not unpacker.eof or unpacker.unused_data:
-            raise damaged(name, "is damaged: a block of it has another length than it says")
+            return "has another length than it says"
         return decode(raw)
     except (zlib.error, msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise damaged(name, f"is damaged: a block of it cannot be understood ({error})") from None
+        return f"cannot be understood ({error})"
 
 
 def header(path: Path) -> Header:

@@ -9,10 +9,10 @@ import msgspec
 
 from tercel.core import blocking
 from tercel.core.commands import check_spec
-from tercel.core.conditions import ConditionRow, Place
+from tercel.core.conditions import ConditionRow
 from tercel.core.errors import UsageError
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.model import JobRow
+from tercel.core.model import BlockRule, JobRow
 from tercel.core.policies import parse_policy
 from tercel.core.reports import Output
 from tercel.core.rules import check_rules, edges_of
@@ -22,6 +22,8 @@ from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
 
 MAX_OWNER, MAX_KEY = 128, 200
 MAX_ID = 2**53
+CONDITION_MOST = 100_000
+"""Characters that a condition may have, its variables included."""
 _VALUE_KEY = re.compile(r"b[0-9a-f]{64}")
 _decode_output = msgspec.msgpack.Decoder(Output).decode
 
@@ -60,11 +62,7 @@ def check_row(row: JobRow) -> None:
     must(all(-1e12 < at < 1e12 for at in times), "a time cannot be")
     spec = row.spec
     check_rules(msgspec.structs.replace(spec, after=()))
-    for rule in spec.block_on:
-        blocking.trigger_of(rule.on)
-        must(rule.at in ("", *Place), "a rule for blocking names no place")
-        if rule.policy:
-            parse_policy(rule.policy)
+    blocking.check_rules(spec.block_on)
     if not row.has_lines and spec.function is None:
         ranges, _ = check_spec(spec)
         must(tuple(ranges) == row.ranges, "its tasks are not those that it asks for")
@@ -117,13 +115,20 @@ def checked_output(blob: bytes) -> Output:
 
 def check_condition(row: ConditionRow) -> None:
     try:
+        blocking.check_rule(BlockRule(on="exit:1", tester=row.tester, policy=row.policy))
         parse_policy(row.policy)
     except UsageError as error:
         raise Wrong(f"condition {row.id}: {error}") from None
-    numbers = (row.opened_at, row.tested_at, row.next_test_at, row.paused_at)
+    texts = (row.where, row.note, row.paused, row.cwd, *row.env, *row.env.values())
+    must(sum(map(len, texts)) <= CONDITION_MOST, f"condition {row.id} says too much")
+    numbers = (row.opened_at, row.arose_at, row.tested_at, row.next_test_at, row.paused_at)
     must(all(-1e12 < at < 1e12 for at in numbers), f"condition {row.id}: a time cannot be")
     must(
-        row.closed_at is None and 0 <= row.tests < 2**31 and 1 <= row.wave <= 2**31 and row.id >= 0,
+        row.closed_at is None
+        and 0 <= row.tests < 2**31
+        and 0 <= row.asked < 2**31
+        and 1 <= row.wave <= 2**31
+        and row.id >= 0,
         f"condition {row.id} cannot be",
     )
 
