@@ -32,14 +32,13 @@ async def main() -> None:
                 while (await client.job(submitted.id)).counts.blocked < TASKS:
                     await asyncio.sleep(0.05)
                 blocked_s = time.perf_counter() - began
-                most_mb = managed.rss_mb()
                 (condition,) = (await client.conditions()).conditions
                 outage.unlink()
                 began = time.perf_counter()
                 await finished(client, submitted.id)
                 released_s = time.perf_counter() - began
                 counts = (await client.job(submitted.id)).counts
-                most_mb = max(most_mb, managed.rss_mb())
+                most_mb = managed.most_mb()
     assert counts.finished == TASKS, counts
     print(
         f"{TASKS:,} tasks: blocked on C{condition.id} in {blocked_s:.2f} s, let go and finished in {released_s:.2f} s"

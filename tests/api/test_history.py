@@ -205,7 +205,7 @@ async def test_what_is_under_way_is_in_the_way_unless_forced(house: House) -> No
     await house.sound()
 
 
-@pytest.mark.C(6)
+@pytest.mark.C(6, 9)
 async def test_retries_are_whole_again_and_what_was_left_half_done_is_dropped(house: House) -> None:
     worker = await house.worker()
     await house.submit(retries=1)
@@ -272,7 +272,7 @@ async def test_anothers_job_that_used_the_results_is_not_touched(house: House) -
 # -- clean ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.C(9)
+@pytest.mark.C(15)
 async def test_ended_jobs_of_an_age_are_removed_with_what_they_left(house: House) -> None:
     await chain(house)
     await house.submit()

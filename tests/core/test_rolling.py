@@ -98,7 +98,6 @@ def test_with_nothing_staged_the_last_healthy_checkpoint_is_the_acceptance() -> 
 
 
 @pytest.mark.C(6)
-@pytest.mark.C(15)
 def test_a_job_that_waits_with_its_need_met_waits_again_if_that_is_rolled_back() -> None:
     stage = Stage()
     for event in (

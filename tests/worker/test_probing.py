@@ -18,7 +18,7 @@ from tercel.worker import probing
 from tests.worker.network import Server
 from tests.worker.stage import FakeLink, Stage, now, virtual
 
-pytestmark = [pytest.mark.T(8), pytest.mark.T(9)]
+pytestmark = pytest.mark.T(5, 8)
 
 Answer = Callable[[], Awaitable[Any]]
 
