@@ -152,6 +152,9 @@ class SimManager:
         plan = machine.plan_rollback({id: tasks}, behind)
         self.world.note("rollback", id, tasks, plan)
         witness.rolled_back |= {(one, task) for one, part in plan.parts.items() for task in part.tasks}
+        for one in (*plan.parts, *behind):
+            if (job := machine.find(one)) is not None:
+                witness.outdated |= {stray.attempt for strays in job.strays.values() for stray in strays}
         machine.on_rollback(plan, behind, "by ada", now)
         for one in pinned:
             machine.unpin(one)

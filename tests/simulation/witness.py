@@ -223,6 +223,8 @@ class Witness:
         self.skips_to_check: list[Task] = []
         self.retry_asked: set[Task] = set()
         self.rolled_back: set[Task] = set()
+        self.outdated: set[int] = set()
+        """Lost attempts that used what a rollback undid: what they may yet tell counts for nothing."""
         """Somebody asked for that, however they had ended."""
         self.given_up: set[Task] = set()
         """Somebody asked that they fail, since they were blocked."""
@@ -463,7 +465,7 @@ class Witness:
                 self.broken(f"attempt {attempt} is acknowledged but was not reported")
             elif report.end in OWN_DOING:
                 fence = self.durable.fence.get((report.job, report.task), 0)
-                if attempt > fence:
+                if attempt > fence and attempt not in self.outdated:
                     self.broken(f"attempt {attempt} is acknowledged, its result is not durable")
 
     # -- at every step ------------------------------------------------------------------------------------

@@ -113,8 +113,8 @@ class _Planning:
     def _reach(self, job: int, behind: IntervalSet, todo: dict[int, IntervalSet]) -> None:
         """Something that these tasks need is undone."""
         standing = self.known[job]
+        self.in_the_way[job].update(behind.intersection(standing.under_way))
         if not self.only:
-            self.in_the_way[job].update(behind.intersection(standing.under_way))
             used = behind.intersection(standing.finished)
             used.difference_update(self.undone[job])
             self.used[job].update(used)

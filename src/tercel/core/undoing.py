@@ -41,6 +41,9 @@ class Undoing(Ending):
             self._note_undone(job, part, who, now)
         touched = {job.id: job for job, _ in parts}
         touched |= {id: job for id in behind if (job := self.jobs.get(id)) is not None}
+        for job in touched.values():  # what a lost attempt may yet tell, it did with what is undone
+            for task in list(job.strays):
+                self._conclude_strays(job, task, again=True)
         for job in touched.values():  # all, before any is looked at: what it needs may come after it
             graph.detach(job, self.find)
         for job in touched.values():
