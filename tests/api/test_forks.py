@@ -104,6 +104,15 @@ async def test_without_only_affected_all_of_a_changed_job_runs_again(house: Hous
     assert (await house.submit(hold=True)).id == 4, "no number was taken"
 
 
+async def test_it_is_told_that_a_job_was_submitted_only_after_the_moment(house: House) -> None:
+    before = house.manager.clock()
+    await house.submit(array="0-3")
+    told = await forked(house, "1", at=before, dry_run=True)
+    assert counts(told) == [(0, 4, 0, 0)]
+    assert told.notes == ["job 1 was submitted only after that moment"]
+    assert (await forked(house, "1", dry_run=True)).notes == []
+
+
 async def test_failed_cancelled_and_unfinished_tasks_run_again_as_if_for_the_first_time(house: House) -> None:
     job = await house.submit(array="0-3", retries=1, name="fit", key="mine")
     worker = await house.worker()

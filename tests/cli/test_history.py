@@ -1,6 +1,7 @@
 """history, rollback and clean, as they are typed."""
 
 import time
+from datetime import datetime, tzinfo
 from typing import Any
 
 import pytest
@@ -106,7 +107,7 @@ def test_who_agrees_gets_what_was_asked_for(tercel: Tercel, manager: FakeManager
     manager.says("POST", "/v1/rollback", rolled(dry=True), rolled())
     words = ["--cancelled", "--finished", "--to", "staged", "--since", "2h", "--only", "--yes"]
     done = tercel("rollback", "37.0-4", *words)
-    assert done.out.startswith("7 tasks went back to accepted:")
+    assert done.out.startswith("7 tasks went back to accepted (since ")
     sent = manager.asked("POST", "/v1/rollback")[1].json()
     assert sent["states"] == ["cancelled", "finished"]
     assert (sent["to"], sent["only"], sent["dry_run"]) == ("staged", True, False)
@@ -143,13 +144,43 @@ def test_what_makes_no_sense_is_refused_before_anything_is_asked(
 def test_moments_are_read_as_people_write_them() -> None:
     now = time.time()
     assert abs(now - 5400 - moment("1h30m", "since")) < 60
-    assert now - 86400 - 60 <= moment("14:05", "since") <= now + 1, "the last time that it was so late"
-    assert time.localtime(moment("14:05:09", "since"))[3:6] == (14, 5, 9)
-    assert time.localtime(moment("2026-11-16T14:05", "since"))[:5] == (2026, 11, 16, 14, 5)
-    assert moment("2026-11-16T14:05+00:00", "since") == 1794837900.0
-    for wrong in ("", "25:00", "14", "-2h", "2026-13-01"):
-        with pytest.raises(UsageError):
+    assert abs(now - 7200 - moment("2h ago", "since")) < 60
+    assert time.localtime(moment("00:00", "since"))[:5] == (*time.localtime()[:3], 0, 0)
+    assert time.localtime(moment("2023-11-16T14:05", "since"))[:5] == (2023, 11, 16, 14, 5)
+    assert moment("2023-11-16T14:05+00:00", "since") == 1700143500.0
+    for wrong in ("", "25:00", "14", "-2h", "2026-13-01", "ago", "14:05 ago", "in 2h"):
+        with pytest.raises(UsageError, match="is no time"):
             moment(wrong, "since")
+
+
+def test_a_time_that_is_still_to_come_is_refused_and_not_taken_for_yesterdays(
+    tercel: Tercel, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Clock":
+            return cls(2026, 11, 16, 12, 0, tzinfo=tz)
+
+    monkeypatch.setattr("tercel.cli.asking.datetime", Clock)
+    for words in (["rollback", "37", "--since"], ["fork", "37", "--at"]):
+        early = tercel(*words, "13:50")
+        assert early.code == 2
+        assert one_line(early.err)
+        assert "it is not so late yet" in early.err
+        assert "2026-11-15T13:50" in early.err
+        assert "is yet to come" in tercel(*words, "2026-11-17").err
+    assert not manager.requests
+    assert moment("11:59", "since") == datetime(2026, 11, 16, 11, 59).timestamp()
+
+
+def test_the_moment_that_was_taken_is_told(tercel: Tercel, manager: FakeManager) -> None:
+    answers = [rolled(dry=True), rolled(dry=True), rolled(), rolled(dry=True, count=0, parts=[])]
+    manager.says("POST", "/v1/rollback", *answers)
+    since = ["rollback", "37", "--since", "2023-11-15T13:50"]
+    first = "7 tasks would go back to accepted (since 2023-11-15 13:50:00):"
+    assert tercel(*since, "--dry-run").out.splitlines()[0] == first
+    assert "went back to accepted (since 2023-11-15 13:50:00):" in tercel(*since, "--yes").out
+    assert tercel(*since, "--yes").out == "no chosen task has ended so since 2023-11-15 13:50:00\n"
 
 
 # -- clean ------------------------------------------------------------------------------------------------
