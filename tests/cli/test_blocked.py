@@ -338,6 +338,8 @@ def test_applications_are_turned_off_and_on(tercel: Tercel, manager: FakeManager
         {"name": "app=matlab", "off": True, "why": "upgrade"},
         {"name": "app=matlab", "off": False, "why": ""},
     ]
+    manager.says("POST", "/v1/switches", api.Counted(count=0))
+    assert tercel("switch", "off", "app=matlab").out.startswith("app=matlab: it was off before; ")
     view = api.SwitchView(name="app=matlab", off="by ada: upgrade", since=time.time() - 60)
     manager.says("GET", "/v1/switches", api.SwitchList(switches=[view]))
     assert "app=matlab" in tercel("switch").out
