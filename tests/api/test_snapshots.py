@@ -14,7 +14,6 @@ from tercel.manager.snapshots import SCHEDULED
 from tercel.stores.snapshot.checking import check
 from tercel.stores.snapshot.files import Writer, parts
 from tercel.stores.snapshot.records import JobPart, Part
-from tercel.wire.api import Counted, RolledBack
 from tercel.wire.api_snapshots import Restoration, SnapshotList
 from tests.api.house import Answer, House
 
@@ -208,47 +207,6 @@ async def test_a_disk_that_is_full_in_the_middle_leaves_nothing(
     assert answer.jobs == [(1, 3)], "numbers that were staged are not used again"
     assert store.lines(3, 0, 9) == ["echo x"] * 5
     await house.sound()
-
-
-async def test_many_tasks_are_put_into_a_snapshot_before_they_are_cancelled(house: House) -> None:
-    await house.submit(array="0-1999", name="large")
-    await house.submit(array="0-9", name="small")
-    assert (await house.ask("POST", "/v1/cancel", json={"select": ["2"]})).of(Counted) == Counted(count=10)
-
-    done = (await house.ask("POST", "/v1/cancel", json={"select": ["1"]})).of(Counted)
-
-    assert done.count == 2000
-    assert "@1" in done.note
-    (view,) = (await house.get("/v1/snapshots", SnapshotList)).snapshots
-    assert (view.number, view.jobs, view.tasks, view.ended) == (1, 1, 2000, 0)
-    assert "cancelled" in view.why
-    again = (await house.ask("POST", "/v1/snapshots/1/restore")).of(Restoration)
-    assert again.jobs == [(1, 3)]
-    assert (await house.job(3)).counts.ready == 2000
-    copied = await house.ask("GET", "/v1/snapshots/1")
-    assert copied.body == (house.data / "snapshots" / "000001.tercel").read_bytes()
-    eve = (await house.token(Role.USER, "eve")).secret
-    assert (await house.get("/v1/snapshots", SnapshotList, token=eve)).snapshots == []
-    assert (await house.ask("POST", "/v1/snapshots/1/restore", token=eve)).status == 404
-
-
-async def test_all_that_a_rollback_touches_is_put_into_a_snapshot_before(house: House) -> None:
-    worker = await house.worker()
-    await house.submit(name="first")
-    await house.submit(name="under way", after=[{"job": 1}])
-    await house.submit(name="behind that", after=[{"job": 2}])
-    await house.submit(name="bystander", hold=True)
-    await worker.report(await worker.offered(1))
-    await worker.offered(2)
-
-    asked = {"select": ["1.0"], "force": True}
-    done = (await house.ask("POST", "/v1/rollback", json=asked)).of(RolledBack)
-
-    assert done.under_way == ["2.0"]
-    assert done.note == "snapshot @1 has them as they were"
-    saved = check(house.data / "snapshots" / "000001.tercel")
-    assert [(job.row.id, job.ended) for job in saved.jobs] == [(1, 1), (2, 0), (3, 0)]
-    assert "rolled back" in saved.header.why
 
 
 async def test_unfinished_jobs_are_saved_by_schedule_and_old_snapshots_go(house: House) -> None:

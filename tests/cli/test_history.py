@@ -4,6 +4,7 @@ import time
 from datetime import datetime, tzinfo
 from typing import Any
 
+import msgspec
 import pytest
 
 from tercel.cli.asking import moment
@@ -187,14 +188,19 @@ def test_the_moment_that_was_taken_is_told(tercel: Tercel, manager: FakeManager)
 
 
 def test_what_is_old_is_counted_before_it_is_removed(tercel: Tercel, manager: FakeManager) -> None:
-    manager.says("POST", "/v1/clean", cleaned(True), cleaned(True), cleaned(False))
+    kept = msgspec.structs.replace(cleaned(False), note="snapshot @3 has them as they were")
+    manager.says("POST", "/v1/clean", cleaned(True), cleaned(True), kept)
     assert tercel("clean", "--older", "30d", "--dry-run").out.startswith(
         "would remove 2 jobs of 30 tasks with 4.0 KiB"
     )
     done = tercel("clean", "--older", "30d", "--yes")
     assert done.out.startswith("removed 2 jobs of 30 tasks")
     assert "1 condition, 5 notes" in done.out
-    assert manager.asked("POST", "/v1/clean")[2].json() == {"older_s": 30 * 86400.0, "dry_run": False}
+    assert "snapshot @3 has them as they were" in done.err
+    sent = manager.asked("POST", "/v1/clean")[2].json()
+    assert sent == {"older_s": 30 * 86400.0, "dry_run": False, "snapshot": True}
+    tercel("clean", "--older", "30d", "--yes", "--no-snapshot")
+    assert manager.asked("POST", "/v1/clean")[-1].json()["snapshot"] is False
 
 
 def test_scripts_must_agree_to_cleaning(tercel: Tercel, manager: FakeManager) -> None:

@@ -94,6 +94,8 @@ class Clean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     older_s: float
     """How long ago jobs must have ended, conditions been closed, and things been noted."""
     dry_run: bool = False
+    snapshot: bool = True
+    """Take one of what is removed before."""
 
 
 class Cleaned(msgspec.Struct, frozen=True, kw_only=True):

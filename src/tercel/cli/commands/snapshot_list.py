@@ -16,9 +16,10 @@ HEADERS = ("SNAPSHOT", "SAVED", "JOBS", "TASKS", "ENDED", "SIZE", "WHY")
 @click.command(cls=Command)
 @click.pass_obj
 def command(screen: Screen) -> None:
-    """Snapshots that the manager took by itself, newest first: by schedule, and before many tasks were cancelled.
+    """Snapshots that the manager took by itself, newest first: by schedule, and before many tasks were cancelled, a
+    rollback was made or jobs were removed.
 
-    The last ten are kept, if they are not larger than 4 GiB together. `tercel snapshot restore @3` restores one, `tercel
+    The newest ten are kept, if they are not larger than 4 GiB together. `tercel snapshot restore @3` restores one, `tercel
     snapshot save FILE @3` copies it.
     """
 
