@@ -1,6 +1,8 @@
 """Snapshots through the API: saved while the manager runs, restored into one that has other jobs."""
 
+import getpass
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,13 @@ from tercel.manager.snapshots import SCHEDULED
 from tercel.stores.snapshot.checking import check
 from tercel.stores.snapshot.files import Writer, parts
 from tercel.stores.snapshot.records import JobPart, Part
+from tercel.wire.api import History
 from tercel.wire.api_snapshots import Restoration, SnapshotList
 from tests.api.house import Answer, House
 
 pytestmark = pytest.mark.C(8)
 
+ME = getpass.getuser()
 GATED = {"on": "exit:75", "tester": "enabled:queue=gate", "at": "here", "policy": "every 1m for 1d"}
 
 
@@ -127,7 +131,9 @@ async def test_tasks_that_are_blocked_stay_so_and_join_who_waits_for_the_same(ho
     await house.until(lambda: len(machine.jobs[job.id].blocked) == 2, "both are blocked")
 
     data = await save(house)
-    assert (await restored(house, data)).jobs == [(1, 2)]
+    answer = await restored(house, data)
+    assert answer.jobs == [(1, 2)]
+    assert answer.conditions == [(1, 1)], "it is the one that was here"
 
     assert len(machine.jobs[2].blocked) == 2
     (condition,) = machine.conditions.values()
@@ -176,6 +182,39 @@ def rewritten(data: bytes, change: Callable[[Part], Part], directory: Path) -> b
         writer.finish()
         writer.close()
     return path.read_bytes()
+
+
+async def test_the_number_that_a_condition_has_here_is_told(house: House) -> None:
+    for gate in ("other", "gate"):
+        await house.ask("PUT", f"/v1/queues/{gate}", json={"paused": True, "reason": "closed"})
+    worker = await house.worker()
+    for gate in ("other", "gate"):
+        job = await house.submit(block_on=[{**GATED, "tester": f"enabled:queue={gate}"}])
+        await worker.report(await worker.offered(job.id), code=75)
+        await house.until(lambda job=job: house.manager.machine.jobs[job.id].blocked, "it is blocked")  # type: ignore[misc]
+    data = await save(house, "?select=2")
+    await house.ask("POST", "/v1/cancel", json={"select": ["2"]})
+    await house.until(lambda: 2 not in house.manager.machine.conditions, "nobody waits for it")
+    assert (await restored(house, data)).conditions == [(2, 3)]
+    assert list(house.manager.machine.conditions) == [1, 3]
+
+
+async def test_a_restored_job_says_so_in_its_history(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(array="0-1")
+    for _ in range(2):
+        await worker.report(await worker.offered(1))
+    await house.ended(1)
+    await house.submit(hold=True)
+    await restored(house, await save(house))
+    for job, ends in ((3, ["ended"]), (4, [])):
+        told = (await house.get(f"/v1/jobs/{job}/history", History)).events
+        assert [event.what for event in told] == ["accepted", *ends, "restored"]
+        assert re.fullmatch(
+            rf"by {ME}: job {job - 2} of a snapshot of [0-9-]+ [0-9:]+ \(saved by {ME}\)", told[-1].text
+        )
+    task = (await house.get("/v1/jobs/3/tasks/1/history", History)).events
+    assert [event.what for event in task if event.what != "started"] == ["accepted", "finished", "restored"]
 
 
 async def test_a_job_whose_queue_is_not_here_is_in_its_owners_own(house: House) -> None:

@@ -29,6 +29,8 @@ class Restoration(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     jobs: list[tuple[int, int]]
     """(its number in the snapshot, its number here)"""
+    conditions: list[tuple[int, int]] = []
+    """What tasks are blocked on, likewise. Several may be one here, which others wait for too."""
     tasks: int
     unfinished: int
     """Of these tasks: they go on now."""
