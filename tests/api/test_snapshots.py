@@ -74,7 +74,7 @@ async def test_what_is_restored_goes_on_beside_other_jobs(house: House) -> None:
 
 
 async def test_the_same_snapshot_is_restored_once_unless_that_is_wanted(house: House) -> None:
-    await house.submit(array="0-9", name="campaign", key="mine")
+    await house.submit(array="0-9", name="campaign")
     data = await save(house)
     assert (await restored(house, data)).jobs == [(1, 2)]
 
@@ -85,8 +85,17 @@ async def test_the_same_snapshot_is_restored_once_unless_that_is_wanted(house: H
     assert "--again" in refused.problem.detail
     answer = await restored(house, data, "?again=true")
     assert answer.jobs == [(1, 3)]
-    assert any("keys" in note for note in answer.notes)
     assert len((await house.ask("GET", "/v1/jobs")).json["jobs"]) == 3
+
+
+async def test_it_is_told_which_job_has_a_key_here_that_somebody_chose(house: House) -> None:
+    await house.submit(key="mine")
+    await house.submit(key="0123456789abcdef" * 2)
+    flow = {"jobs": [{"line": "x"}, {"line": "y"}], "key": "fedcba9876543210" * 2}
+    assert (await house.ask("POST", "/v1/flows", json=flow)).status == 201
+    answer = await restored(house, await save(house))
+    assert answer.notes == ["job 5 is without its key 'mine': job 1 has that here"]
+    assert (await house.submit(key="mine")).id == 1
 
 
 @pytest.mark.must("e")

@@ -10,6 +10,7 @@ Once the file is checked and found good, it is restored though the client may ha
 """
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -55,6 +56,9 @@ JOBS_AT_ONCE = 100
 """Read from the store, and handed to the machine, before others get their turn."""
 NOTES_MOST = 20
 WHY_MOST = 200
+
+_MADE_BY_CLIENT = re.compile(r"[0-9a-f]{32}(/[0-9]+)?")
+"""A key that nobody chose: it was for repeating a submission safely, and has done so."""
 
 _under_way: set[asyncio.Future[Any]] = set()
 """Nothing else holds them when a client leaves."""
@@ -241,12 +245,9 @@ class _Plan:
     def __init__(self, manager: Manager, contents: Contents) -> None:
         self._manager = manager
         self.notes: list[str] = []
-        self._keyless = 0
         self.ids = manager.take_job_ids([job.row.id for job in contents.jobs])
         flows = placed_flows((job.row for job in contents.jobs), self.ids)
         self.rows = [self._row(job.row, flows) for job in contents.jobs]
-        if self._keyless:
-            self.notes.append(f"{self._keyless:,} of them have lost their keys, which other jobs have here")
         first = manager.machine.take_conditions(len(contents.conditions))
         self.conditions = [(row, first + at) for at, row in enumerate(contents.conditions)]
         if len(self.notes) > NOTES_MOST:
@@ -259,8 +260,12 @@ class _Plan:
         if spec.queue and spec.queue != row.owner and spec.queue not in self._manager.machine.queues:
             self.notes.append(f"there is no queue {spec.queue} here: job {placed.id} is in {row.owner}'s own")
             spec = msgspec.structs.replace(spec, queue="")
-        if key and self._manager.store.job_by_key(row.owner, key) is not None:
-            self._keyless += 1
+        other = self._manager.store.job_by_key(row.owner, key) if key else None
+        if other is not None:
+            if not _MADE_BY_CLIENT.fullmatch(key):
+                self.notes.append(
+                    f"job {placed.id} is without its key {key[:80]!r}: job {other.id} has that here"
+                )
             key = ""
         counts = {} if row.ended_at is not None else {"finished": 0, "failed": 0, "cancelled": 0}
         return msgspec.structs.replace(placed, spec=spec, key=key, flow=flows[row.flow], **counts)
