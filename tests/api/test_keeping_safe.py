@@ -59,7 +59,7 @@ async def test_many_tasks_are_put_into_a_snapshot_before_they_are_cancelled(hous
     assert await cancel(house, "1") == Counted(count=2000, note=HAS_THEM)
 
     (view,) = await taken(house)
-    assert (view.number, view.jobs, view.tasks, view.ended) == (1, 1, 2000, 0)
+    assert (view.number, view.jobs, view.numbers, view.tasks, view.ended) == (1, 1, [1], 2000, 0)
     assert "cancelled" in view.why
     again = (await house.ask("POST", "/v1/snapshots/1/restore")).of(Restoration)
     assert again.jobs == [(1, 3)]

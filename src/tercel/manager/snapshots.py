@@ -33,6 +33,8 @@ DIRECTORY = "snapshots"
 SUFFIX = ".tercel"
 SAFETY_TASKS = 200_000
 """Ended ones, of jobs that are put into a snapshot before something is done to them: that takes about a second."""
+NUMBERS_TOLD = 100
+"""Of the jobs of a snapshot, in a list."""
 SCHEDULED = "by schedule"
 RETRY_S = 600.0
 """After a snapshot that was due could not be taken."""
@@ -185,6 +187,7 @@ class Snapshots:
             saved_at=header.saved_at,
             why=header.why,
             jobs=len(header.jobs),
+            numbers=list(header.jobs[:NUMBERS_TOLD]),
             tasks=header.tasks,
             ended=header.ended,
             size_bytes=path.stat().st_size,

@@ -12,6 +12,8 @@ class SnapshotView(msgspec.Struct, frozen=True, kw_only=True):
     saved_at: float
     why: str
     jobs: int
+    numbers: list[int] = []
+    """Of these jobs; of very many the first ones."""
     tasks: int
     ended: int
     """Of these tasks."""
