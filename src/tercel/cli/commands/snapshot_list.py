@@ -52,4 +52,4 @@ def _row(one: SnapshotView) -> list[Cell]:
 def _numbers(one: SnapshotView) -> str:
     """`1-3,7`; of many the first ones."""
     text = ranges(IntervalSet((number, number) for number in one.numbers))
-    return short(text if len(one.numbers) == one.jobs else f"{text},…", WIDTH)
+    return short(f"{text},…" if 0 < len(one.numbers) < one.jobs else text, WIDTH)
