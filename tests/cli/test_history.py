@@ -109,6 +109,7 @@ def test_who_agrees_gets_what_was_asked_for(tercel: Tercel, manager: FakeManager
     words = ["--cancelled", "--finished", "--to", "staged", "--since", "2h", "--only", "--yes"]
     done = tercel("rollback", "37.0-4", *words)
     assert done.out.startswith("7 tasks went back to accepted (since ")
+    assert done.err == "tercel: nothing is staged yet, so: accepted\n"
     sent = manager.asked("POST", "/v1/rollback")[1].json()
     assert sent["states"] == ["cancelled", "finished"]
     assert (sent["to"], sent["only"], sent["dry_run"]) == ("staged", True, False)

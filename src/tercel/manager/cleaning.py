@@ -22,7 +22,8 @@ MOST_S = 100 * 365 * 86400.0
 async def clean(manager: Manager, who: Identity, asked: Clean) -> Cleaned:
     if not LEAST_S <= asked.older_s <= MOST_S:
         raise UsageError(
-            "older_s is how long ago, in seconds: at least 1, at most a hundred years", "older_s"
+            "--older (older_s) is how long ago it ended: at least a second, at most a hundred years",
+            "older_s",
         )
     manager.check_saving()
     await manager.settled()

@@ -81,13 +81,11 @@ def command(
             )
 
         found = await roll(True)
+        if found.count and found.to != to:
+            screen.note(f"nothing is {to} yet, so: {found.to}")
         if dry_run or not found.count:
             screen.emit(found)
-            screen.tell(
-                listed(found, "would go back", then)
-                if found.count
-                else f"no chosen task has ended so {then}".rstrip()
-            )
+            screen.tell(listed(found, "would go back", then))
             _more(screen, found, force)
             return
         if not yes:
@@ -110,6 +108,8 @@ def command(
 
 
 def listed(found: RolledBack, verb: str, since: str) -> list[str]:
+    if not found.count:
+        return [f"no chosen task has ended so {since}".rstrip()]
     chosen = f" ({since})" if since else ""
     lines = [f"{count(found.count, 'task')} {verb} to {found.to}{chosen}:"]
     return lines + [f"  {_part(part)}" for part in found.parts]
