@@ -2,12 +2,14 @@
 
 import time
 from datetime import datetime, tzinfo
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from tercel.cli.asking import moment
+from tercel.cli.commands.history import line
 from tercel.core.errors import UsageError
 from tercel.wire import api
 from tests.cli.conftest import Tercel
@@ -77,6 +79,24 @@ def test_a_history_of_several_tasks_is_refused(tercel: Tercel, manager: FakeMana
     assert "'37.0-4' are several tasks: choose one, or the job" in done.err
     assert one_line(done.err)
     assert not manager.requests
+
+
+def test_the_guide_shows_histories_as_they_are_printed() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "how-to" / "rollback.md").read_text()
+    at = datetime(2026, 11, 16, 14, 2, 40).timestamp()
+    blocked = "exited with code 75: exit:75: blocked on tcp:licence.lab:27000"
+    for event in (
+        api.HistoryEvent(at=at - 29, what="accepted", text="from ada"),
+        api.HistoryEvent(at=at - 28, what="started", worker="n07"),
+        api.HistoryEvent(at=at, what="blocked", worker="n07", text=blocked, wall_s=28.0, blame="outside"),
+        api.HistoryEvent(at=at + 382, what="released", text="tcp:licence.lab:27000: cleared"),
+        api.HistoryEvent(at=at + 382, what="started", worker="n11"),
+        api.HistoryEvent(
+            at=at + 530, what="failed", worker="n11", text="exited with code 1", wall_s=148.0, blame="task"
+        ),
+        api.HistoryEvent(at=at + 3447, what="rolled back", text="to accepted by ada: old calibration"),
+    ):
+        assert f"\n{line(event)}\n" in guide
 
 
 # -- rollback ---------------------------------------------------------------------------------------------
