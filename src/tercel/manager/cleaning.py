@@ -6,6 +6,7 @@ In small slices, each where commits are made and between two of them, so that no
 import asyncio
 
 from tercel.core.errors import UsageError
+from tercel.manager.access import Identity
 from tercel.manager.service import Manager
 from tercel.stores.contract import Cleaned as Slice
 from tercel.wire.api import Clean, Cleaned
@@ -13,20 +14,23 @@ from tercel.wire.api import Clean, Cleaned
 JOBS_AT_ONCE = 100
 KEPT_ATTEMPTS = 50
 """Of a task that was tried very often: so many of the first and so many of the last."""
+MOST_JOBS = 2**31
 LEAST_S = 1.0
 MOST_S = 100 * 365 * 86400.0
 
 
-async def clean(manager: Manager, asked: Clean) -> Cleaned:
+async def clean(manager: Manager, who: Identity, asked: Clean) -> Cleaned:
     if not LEAST_S <= asked.older_s <= MOST_S:
         raise UsageError(
-            "older_s is how long ago, in seconds: at least 1, at most a hundred years", "older_s"
+            "--older (older_s) is how long ago it ended: at least a second, at most a hundred years",
+            "older_s",
         )
     manager.check_saving()
     await manager.settled()
     before = manager.clock() - asked.older_s
     if asked.dry_run:
         return await _counted(manager, before)
+    note = await _keep_safe(manager, who, before) if asked.snapshot else ""
     # Nobody brings an ended job back meanwhile.
     async with manager.reopening:
         jobs, tasks, output_bytes = await _remove_jobs(manager, before)
@@ -53,7 +57,14 @@ async def clean(manager: Manager, asked: Clean) -> Cleaned:
         conditions=gone.conditions,
         notes=gone.notes,
         attempts=attempts,
+        note=note,
     )
+
+
+async def _keep_safe(manager: Manager, who: Identity, before: float) -> str:
+    """What becomes removable only when others are gone comes along, for those need it."""
+    found = await asyncio.to_thread(manager.store.removable, ended_before=before, owner=None, limit=MOST_JOBS)
+    return await manager.safety_snapshot(found, f"before it was removed by {who.user}") if found else ""
 
 
 async def _remove_jobs(manager: Manager, before: float) -> tuple[int, int, int]:
@@ -88,7 +99,7 @@ async def _weight(manager: Manager, id: int) -> tuple[int, int]:
 
 async def _counted(manager: Manager, before: float) -> Cleaned:
     """Without those that become removable only when others are gone which need them."""
-    found = await _removable(manager, before, 2**31)
+    found = await _removable(manager, before, MOST_JOBS)
     weights = [await _weight(manager, id) for id in found]
     return Cleaned(
         jobs=len(found),
