@@ -41,10 +41,11 @@ async def roll_back(manager: Manager, who: Identity, asked: Asked) -> RolledBack
     async with manager.reopening:
         await manager.settled()
         since = await _ended_since(manager, chosen, asked.since)
+        safe: dict[frozenset[int], str] = {}
         for _ in range(LOOKS):
             behind = await _behind(manager, {id for id, _ in chosen})
             async with pinned(manager, await _needed(manager, behind)):
-                rolled = await _look_and_apply(manager, who, asked, chosen, since, behind)
+                rolled = await _look_and_apply(manager, who, asked, chosen, since, behind, safe)
             if rolled is not None:
                 if not asked.dry_run:
                     await saved(manager)
@@ -98,8 +99,9 @@ async def _look_and_apply(
     chosen: list[Chosen],
     since: dict[int, IntervalSet] | None,
     behind: set[int],
+    safe: dict[frozenset[int], str],
 ) -> RolledBack | None:
-    """None: others changed what is to be undone meanwhile."""
+    """None: others changed what is to be undone meanwhile. `safe`: jobs of which a snapshot was taken, and what to tell of it."""
     machine = manager.machine
     newest = max(machine.jobs, default=0)
     wanted = {id: tasks for id, tasks in _wanted(manager, asked, chosen, since).items() if tasks}
@@ -117,9 +119,9 @@ async def _look_and_apply(
             "force",
         )
     # What is cancelled, too, and what is skipped because of that.
-    touched = {*plan.parts, *await _behind(manager, set(plan.in_the_way))}
-    why = f"before it was rolled back by {who.user}"
-    note = await manager.safety_snapshot(touched, why) if touched else ""
+    touched = frozenset({*plan.parts, *await _behind(manager, set(plan.in_the_way))})
+    if touched and touched not in safe:  # once, however often the plan changes: few are kept
+        safe[touched] = await manager.safety_snapshot(touched, f"before it was rolled back by {who.user}")
     # From here on nobody else has a turn, until all of it is done.
     if any(_needs_any(job, behind) for id, job in machine.jobs.items() if id > newest):
         return None
@@ -139,7 +141,7 @@ async def _look_and_apply(
     for id in resumed:
         if (job := machine.jobs.get(id)) is not None:
             machine.set_inputs(job, restored(job, manager.store))
-    return msgspec.structs.replace(told, note=note)
+    return msgspec.structs.replace(told, note=safe.get(touched, ""))
 
 
 def _wanted(
