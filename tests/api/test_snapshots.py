@@ -1,5 +1,6 @@
 """Snapshots through the API: saved while the manager runs, restored into one that has other jobs."""
 
+import errno
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tercel.core.errors import StoreFull
 from tercel.core.model import Role
-from tercel.manager.snapshots import SCHEDULED
+from tercel.manager.snapshots import RETRY_S, SCHEDULED
 from tercel.stores.snapshot.checking import check
 from tercel.stores.snapshot.files import Writer, parts
 from tercel.stores.snapshot.records import JobPart, Part
@@ -256,6 +257,42 @@ async def test_what_a_killed_manager_left_on_its_way_is_swept_away(house: House)
         (directory / name).write_bytes(b"half")
     await house.manager.snapshots.keep_taking()
     assert left_over(house) == []
+
+
+async def test_what_is_strange_beside_the_snapshots_stays_and_keeps_none_from_being_taken(
+    house: House,
+) -> None:
+    directory: Path = house.data / "snapshots"
+    directory.mkdir(exist_ok=True)
+    (directory / "passing-x").mkdir()
+    (directory / "000001.tercel").mkdir()
+    house.manager.options = msgspec.structs.replace(house.manager.options, snapshots_kept=1)
+    await house.manager.snapshots.keep_taking()
+    await house.submit(array="0-1999")
+
+    done = (await house.ask("POST", "/v1/cancel", json={"select": ["1"]})).of(Counted)
+
+    assert "@2" in done.note
+    assert (directory / "passing-x").is_dir()
+    assert [view.number for view in (await house.get("/v1/snapshots", SnapshotList)).snapshots] == [2]
+
+
+async def test_a_directory_that_cannot_be_read_ends_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.submit(hold=True)
+    snapshots, now = house.manager.snapshots, house.manager.clock()
+    house.manager.clock = lambda: now + 3601
+
+    def broken(*_: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "glob", broken)
+        await snapshots.keep_taking()
+        assert await snapshots.take_if_due(3600.0) == RETRY_S
+    await snapshots.take_if_due(3600.0)
+    assert len((await house.get("/v1/snapshots", SnapshotList)).snapshots) == 1
 
 
 async def test_parts_of_jobs_cannot_be_saved(house: House) -> None:

@@ -56,7 +56,7 @@ class Snapshots:
         try:
             yield path
         finally:
-            await asyncio.to_thread(path.unlink, missing_ok=True)
+            await asyncio.to_thread(_remove, path)
 
     async def save(self, path: Path, choice: Choice) -> Header:
         """Into a file, with all that has happened so far."""
@@ -110,11 +110,17 @@ class Snapshots:
             await self.save(self._path(number), choice)
             await asyncio.to_thread(self._prune)
             log.info("snapshot @%d was taken %s: %s", number, choice.why, directory)
-            return self._view(number)[0]
+            try:
+                return self._view(number)[0]
+            except OSError as error:
+                raise unwritten(error, self._path(number)) from None
 
     async def keep_taking(self) -> None:
         """By schedule, for ever. Only what is unfinished, and what that needs: the rest does not change any more."""
-        await asyncio.to_thread(self._sweep)
+        try:
+            await asyncio.to_thread(self._sweep)
+        except TercelError as error:
+            log.warning("what was left on its way stays: %s", error)
         every_s = self._manager.options.snapshot_every_s
         if every_s <= 0:
             return
@@ -123,7 +129,14 @@ class Snapshots:
             await asyncio.sleep(pause_s)
 
     async def take_if_due(self, every_s: float) -> float:
-        """Returns how long there is nothing to do."""
+        """Returns how long there is nothing to do. What goes wrong is tried again then: the manager goes on."""
+        try:
+            return await self._taken_if_due(every_s)
+        except TercelError as error:
+            log.warning("the snapshot that is due could not be taken: %s", error)
+            return min(every_s, RETRY_S)
+
+    async def _taken_if_due(self, every_s: float) -> float:
         found = await asyncio.to_thread(self._found)
         last = max((view.saved_at for view, _ in found if view.why == SCHEDULED), default=None)
         begun = self._manager.started_at if last is None else last
@@ -132,10 +145,7 @@ class Snapshots:
             return due_s
         jobs = frozenset(self._manager.machine.jobs)
         if jobs:
-            try:
-                await self._take(Choice(jobs=jobs, why=SCHEDULED))
-            except TercelError as error:
-                log.warning("the snapshot that is due could not be taken: %s", error)
+            await self._take(Choice(jobs=jobs, why=SCHEDULED))
         return min(every_s, RETRY_S)
 
     # -- files --------------------------------------------------------------------------------------------
@@ -150,8 +160,14 @@ class Snapshots:
     def _path(self, number: int) -> Path:
         return self._directory / f"{number:06d}{SUFFIX}"
 
+    def _named(self, pattern: str) -> list[Path]:
+        try:
+            return list(self._directory.glob(pattern))
+        except OSError as error:
+            raise PassingFault(f"cannot read {self._directory}: {error.strerror}") from None
+
     def _numbers(self) -> list[int]:
-        names = [path.stem for path in self._directory.glob(f"*{SUFFIX}")]
+        names = [path.stem for path in self._named(f"*{SUFFIX}")]
         return sorted(int(name) for name in names if name.isdecimal())
 
     def _view(self, number: int) -> tuple[SnapshotView, Header]:
@@ -180,24 +196,32 @@ class Snapshots:
         """The oldest go. The newest stays, however large it is."""
         sizes: dict[int, int] = {}
         for number in self._numbers():
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 sizes[number] = self._path(number).stat().st_size
         options = self._manager.options
         while len(sizes) > 1 and (
             len(sizes) > options.snapshots_kept or sum(sizes.values()) > options.snapshots_bytes
         ):
             oldest = min(sizes)
-            self._path(oldest).unlink(missing_ok=True)
+            _remove(self._path(oldest))
             del sizes[oldest]
 
     def _sweep(self) -> None:
         """What a manager that was killed left on its way."""
-        for path in [*self._directory.glob("passing-*"), *self._directory.glob(".*.part")]:
-            path.unlink(missing_ok=True)
+        for path in [*self._named("passing-*"), *self._named(".*.part")]:
+            _remove(path)
 
 
 def _may_see(who: Identity, header: Header) -> bool:
     return who.sees_only is None or header.owners == (who.sees_only,)
+
+
+def _remove(path: Path) -> None:
+    """What cannot be removed, as somebody's directory of such a name, stays: nothing else must fail by it."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("cannot remove %s: %s", path, error.strerror)
 
 
 def _written(work: Callable[[], Header], path: Path) -> Header:
