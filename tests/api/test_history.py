@@ -110,6 +110,25 @@ async def test_tasks_that_many_like_notes_tell_of_are_named_once(
 
 
 @pytest.mark.C(15)
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+async def test_pages_of_a_jobs_history_are_all_of_it(house: House, limit: int) -> None:
+    await house.submit(array="0-99")
+    store = house.manager.store
+    times = [1e9, 1e9, 1e9 + 0.25, 1e9 + 0.5, 1e9 + 1, 1e9 + 1, 1e9 + 1, 2e9, 3e9 + 0.75]
+    notes = [Noted(1, ((n, n),), at, "blocked", f"C{n}") for n, at in enumerate(times)]
+    await house.manager.on_disk(lambda: (store.write(notes), store.commit()))
+    whole = await house.get("/v1/jobs/1/history", History)
+    page = await house.get(f"/v1/jobs/1/history?limit={limit}", History)
+    told = list(page.events)
+    while page.more:
+        page = await house.get(f"/v1/jobs/1/history?limit={limit}&skip={page.next}", History)
+        assert 0 < len(page.events) <= limit
+        told += page.events
+    assert told == whole.events
+    assert len(told) == 1 + len(notes)
+
+
+@pytest.mark.C(15)
 async def test_the_history_of_a_task_that_was_tried_very_often_is_read_in_pages(house: House) -> None:
     worker = await house.worker()
     await house.submit(retries=60)

@@ -20,6 +20,8 @@ from tercel.manager.service import Manager
 from tercel.wire.api import History, HistoryEvent
 
 _NO_CODE = (End.TIMED_OUT, End.CANCELLED, End.INTERRUPTED, End.REFUSED, End.EXCEEDED)
+NOTES_A_SECOND = 2**20
+"""More than befall a job. A page's number is below 2**53 for a few centuries."""
 _WORDS = {
     (TaskState.CANCELLED, End.INTERRUPTED): "interrupted",
     (TaskState.FAILED, End.INTERRUPTED): "interrupted",
@@ -82,7 +84,11 @@ def _attempt(outcome: Outcome, row: JobRow) -> list[HistoryEvent]:
 
 
 async def of_job(manager: Manager, row: JobRow, *, skip: int, limit: int) -> History:
-    notes = await asyncio.to_thread(manager.store.job_notes, row.id, skip=skip, limit=limit + 1)
+    """`skip`: 0, or what the page before says is next."""
+    since, skipped = divmod(skip, NOTES_A_SECOND)
+    notes = await asyncio.to_thread(
+        manager.store.job_notes, row.id, since=since, skip=skipped, limit=limit + 1
+    )
     more = len(notes) > limit
     found: list[HistoryEvent] = []
     if skip == 0:
@@ -101,8 +107,17 @@ async def of_job(manager: Manager, row: JobRow, *, skip: int, limit: int) -> His
         found.append(HistoryEvent(at=row.ended_at, what="ended", text=text, count=row.task_count))
     explained = await explaining.explain_job(manager, row)
     return History(
-        id=str(row.id), events=found, more=more, next=skip + min(limit, len(notes)), now=explained.summary
+        id=str(row.id), events=found, more=more, next=_behind(skip, notes[:limit]), now=explained.summary
     )
+
+
+def _behind(skip: int, notes: Sequence[Noted]) -> int:
+    """Where the page after these begins: a second, and how many notes of that second have been told."""
+    if not notes:
+        return skip
+    second = max(int(notes[-1].at), 0)
+    told = sum(note.at >= second for note in notes)
+    return max(skip, second * NOTES_A_SECOND) + told
 
 
 def _runs(notes: Sequence[Noted]) -> list[HistoryEvent]:

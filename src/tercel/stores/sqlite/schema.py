@@ -203,6 +203,7 @@ SCHEMA: tuple[str, ...] = (
     )
     """,
     "CREATE INDEX note_by_task ON note (job, level, first)",
+    "CREATE INDEX note_by_job ON note (job, at)",
     "CREATE INDEX note_by_time ON note (at)",
     # By attempt, so that it stays in place when an outcome moves into history.
     """
