@@ -1,20 +1,24 @@
 """Snapshots through the API: saved while the manager runs, restored into one that has other jobs."""
 
+import asyncio
+import contextlib
 import errno
 import io
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
 from tercel.core.errors import StoreFull
 from tercel.core.model import Role
-from tercel.manager.snapshots import RETRY_S, SCHEDULED
+from tercel.manager.snapshots import RETRY_S, SAVES_AT_ONCE, SCHEDULED, SPARE_BYTES
 from tercel.stores.snapshot.checking import check
 from tercel.stores.snapshot.files import Writer, parts
 from tercel.stores.snapshot.records import JobPart, Part
+from tercel.stores.snapshot.saving import save as save_file
 from tercel.wire.api import Counted
 from tercel.wire.api_snapshots import Restoration, SnapshotList
 from tests.api.house import Answer, House
@@ -22,6 +26,14 @@ from tests.api.house import Answer, House
 pytestmark = pytest.mark.C(8)
 
 GATED = {"on": "exit:75", "tester": "enabled:queue=gate", "at": "here", "policy": "every 1m for 1d"}
+
+
+class Usage(NamedTuple):
+    """As `shutil.disk_usage` tells it."""
+
+    total: int
+    used: int
+    free: int
 
 
 async def save(house: House, query: str = "", token: str = "") -> bytes:
@@ -293,6 +305,41 @@ async def test_a_directory_that_cannot_be_read_ends_nothing(
         assert await snapshots.take_if_due(3600.0) == RETRY_S
     await snapshots.take_if_due(3600.0)
     assert len((await house.get("/v1/snapshots", SnapshotList)).snapshots) == 1
+
+
+@pytest.mark.parametrize(("users", "most"), [(1, 1), (SAVES_AT_ONCE + 2, SAVES_AT_ONCE)])
+async def test_few_snapshots_are_made_at_a_time_and_one_of_each_user(
+    house: House, monkeypatch: pytest.MonkeyPatch, users: int, most: int
+) -> None:
+    tokens = [(await house.token(Role.USER, f"user{n}")).secret for n in range(users)]
+    too_many = threading.Barrier(most + 1)
+    met: list[bool] = []
+
+    def watched(*args: Any) -> Any:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            too_many.wait(0.1)
+            met.append(True)
+        return save_file(*args)
+
+    monkeypatch.setattr("tercel.manager.snapshots.save", watched)
+    await asyncio.gather(*(save(house, token=token) for token in tokens * 3))
+    assert not met
+
+
+async def test_what_a_client_sends_leaves_room_for_the_store(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.submit(array="0-9")
+    data = await save(house)
+    total = 100 * SPARE_BYTES
+    for free in (SPARE_BYTES - 1, SPARE_BYTES + len(data) - 1):
+        with monkeypatch.context() as patch:
+            patch.setattr("shutil.disk_usage", lambda _, free=free: Usage(total, total - free, free))
+            refused = await restore(house, data)
+        assert refused.status == 507, refused
+        assert "no room on the manager's disk for the snapshot" in refused.problem.detail
+    assert left_over(house) == []
+    assert (await restored(house, data)).jobs == [(1, 2)]
 
 
 async def test_parts_of_jobs_cannot_be_saved(house: House) -> None:

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -29,7 +29,7 @@ from tercel.manager.access import Identity
 from tercel.manager.finding import pinned
 from tercel.manager.inputs import restored
 from tercel.manager.service import Manager
-from tercel.manager.snapshots import unwritten
+from tercel.manager.snapshots import check_room, unwritten
 from tercel.stores.contract import needed_by
 from tercel.stores.snapshot.checking import Contents, check
 from tercel.stores.snapshot.contract import ROWS, Placed
@@ -58,11 +58,13 @@ _under_way: set[asyncio.Future[Any]] = set()
 """Nothing else holds them when a client leaves."""
 
 
-async def take(manager: Manager, who: Identity, content: AsyncIterator[bytes], *, again: bool) -> Restoration:
-    """Restore what a client sends."""
+async def take(
+    manager: Manager, who: Identity, content: AsyncIterator[bytes], size_bytes: int, *, again: bool
+) -> Restoration:
+    """Restore what a client sends, of this size as far as it is known before."""
     async with AsyncExitStack() as stack:
         path = await stack.enter_async_context(manager.snapshots.passing())
-        await _receive(path, content)
+        await _receive(path, content, size_bytes)
         staying = stack.pop_all()
     return await _to_the_end(manager, who, path, staying, again=again)
 
@@ -77,20 +79,26 @@ async def take_own(manager: Manager, who: Identity, number: int, *, again: bool)
     return await _to_the_end(manager, who, copy, staying, again=again)
 
 
-async def _receive(path: Path, content: AsyncIterator[bytes]) -> None:
+async def _receive(path: Path, content: AsyncIterator[bytes], size_bytes: int) -> None:
     gathered = bytearray()
     try:
+        await asyncio.to_thread(check_room, path, size_bytes)
         with path.open("xb") as file:
             async for chunk in content:
                 gathered += chunk
                 if len(gathered) >= RECEIVED_BYTES:
-                    await asyncio.to_thread(file.write, bytes(gathered))
+                    await asyncio.to_thread(_append, file, bytes(gathered), path)
                     gathered.clear()
-            await asyncio.to_thread(file.write, bytes(gathered))
+            await asyncio.to_thread(_append, file, bytes(gathered), path)
     except OSError as error:
         if isinstance(error, ConnectionError):
             raise
         raise unwritten(error, path) from None
+
+
+def _append(file: BinaryIO, data: bytes, path: Path) -> None:
+    check_room(path, len(data))
+    file.write(data)
 
 
 async def _to_the_end(

@@ -9,11 +9,13 @@ They are made beside the loop, from one committed state of the store, in `snapsh
 import asyncio
 import logging
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from tercel.core.errors import NotFound, PassingFault, StoreFull, TercelError
 from tercel.manager.access import Identity
@@ -32,6 +34,13 @@ DIRECTORY = "snapshots"
 SUFFIX = ".tercel"
 SAFETY_TASKS = 200_000
 """Ended ones, of jobs that are put into a snapshot before something is done to them: that takes about a second."""
+SAVES_AT_ONCE = 2
+"""For clients: each takes a thread, of which there are few, and other requests need them."""
+TURN_S = 60.0
+"""The longest a client waits until others have saved theirs."""
+SPARE_BYTES = 2**30
+"""Of the manager's disk: what a client sends leaves so much of it to the store, or this part of a small one."""
+SPARE_PART = 0.05
 SCHEDULED = "by schedule"
 RETRY_S = 600.0
 """After a snapshot that was due could not be taken."""
@@ -43,6 +52,9 @@ class Snapshots:
         self._directory = manager.options.data / DIRECTORY
         self._taking = asyncio.Lock()
         """Numbers are given one at a time."""
+        self._saves = asyncio.Semaphore(SAVES_AT_ONCE)
+        self._savers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By user: each has one file on its way at a time, until all of it is sent."""
         self.restoring = asyncio.Lock()
         """One is restored at a time."""
 
@@ -57,6 +69,17 @@ class Snapshots:
             yield path
         finally:
             await asyncio.to_thread(_remove, path)
+
+    @asynccontextmanager
+    async def saved(self, user: str, choice: Choice) -> AsyncIterator[Path]:
+        """In a file that is gone with the request."""
+        async with AsyncExitStack() as stack:
+            await _in_turn(stack, self._savers.setdefault(user, asyncio.Lock()))
+            path = await stack.enter_async_context(self.passing())
+            async with AsyncExitStack() as turn:  # a slow reader keeps only its own user waiting
+                await _in_turn(turn, self._saves)
+                await self.save(path, choice)
+            yield path
 
     async def save(self, path: Path, choice: Choice) -> Header:
         """Into a file, with all that has happened so far."""
@@ -214,6 +237,25 @@ class Snapshots:
 
 def _may_see(who: Identity, header: Header) -> bool:
     return who.sees_only is None or header.owners == (who.sees_only,)
+
+
+async def _in_turn(stack: AsyncExitStack, turn: AbstractAsyncContextManager[None]) -> None:
+    try:
+        async with asyncio.timeout(TURN_S):
+            await stack.enter_async_context(turn)
+    except TimeoutError:
+        raise PassingFault("other snapshots are being saved: try again in a minute") from None
+
+
+def check_room(path: Path, more_bytes: int) -> None:
+    """What a client sends must not take the room that the store needs to go on."""
+    usage = shutil.disk_usage(path.parent)
+    spare = min(SPARE_BYTES, int(usage.total * SPARE_PART))
+    if usage.free - more_bytes < spare:
+        raise StoreFull(
+            f"no room on the manager's disk for the snapshot ({path.parent}): {usage.free:,} bytes are free, and "
+            f"{spare:,} of them are kept for its store"
+        )
 
 
 def _remove(path: Path) -> None:
