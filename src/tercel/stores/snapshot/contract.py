@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tercel.core.changes import Change, LiveJob
 from tercel.core.conditions import ConditionRow
-from tercel.stores.snapshot.records import JobsPart, Restored, ValuePart
+from tercel.stores.snapshot.records import JobsPart, Restored, SegmentPart, ValuePart
 
 ROWS = 10_000
 """Of one part, at most."""
@@ -39,6 +39,9 @@ class Reading(Protocol):
 
     def parts(self, job: int) -> Iterator[JobsPart]:
         """What is known of a job beside its row and its edges, in the order of `records`."""
+
+    def segments(self, attempt: int) -> Iterator[SegmentPart]:
+        """The pieces of an attempt's output, as `parts` tells them."""
 
     def condition(self, id: int) -> ConditionRow | None: ...
 
