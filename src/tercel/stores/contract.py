@@ -90,7 +90,7 @@ class Store(SnapshotStore, Protocol):
     def clean(self, *, before: float, keep_values: Collection[str] = (), limit: int = 1000) -> Cleaned:
         """Remove about `limit` rows of removed jobs, of closed conditions and of notes older than `before`.
 
-        An uploaded value goes with the last job that refers to it, unless it is one of `keep_values`.
+        An uploaded value goes with the last job that refers to it; one of `keep_values` with a later clean.
         """
 
     def compact_history(
