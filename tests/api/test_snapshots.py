@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import io
+import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +18,11 @@ from tercel.core.model import Role
 from tercel.manager.snapshots import RETRY_S, SAVES_AT_ONCE, SCHEDULED, SPARE_BYTES
 from tercel.stores.snapshot.checking import check
 from tercel.stores.snapshot.files import Writer, parts
-from tercel.stores.snapshot.records import JobPart, Part
+from tercel.stores.snapshot.records import JobPart, LinesPart, Part
 from tercel.stores.snapshot.saving import save as save_file
 from tercel.wire.api import Counted
 from tercel.wire.api_snapshots import Restoration, SnapshotList
-from tests.api.house import Answer, House
+from tests.api.house import Answer, House, open_house
 
 pytestmark = pytest.mark.C(8)
 
@@ -221,6 +222,42 @@ async def test_a_disk_that_is_full_in_the_middle_leaves_nothing(
     assert answer.jobs == [(1, 3)], "numbers that were staged are not used again"
     assert store.lines(3, 0, 9) == ["echo x"] * 5
     await house.sound()
+
+
+def staged_rows(house: House) -> int:
+    """Of jobs that have no row."""
+    with contextlib.closing(sqlite3.connect(house.data / "tercel.db")) as file:
+        query = "SELECT count(*) FROM line_chunk WHERE job NOT IN (SELECT id FROM job)"
+        return int(file.execute(query).fetchone()[0])
+
+
+async def test_what_was_staged_of_a_restoring_that_failed_goes_by_itself(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.submit(lines=["echo x"] * 5)
+    data = await save(house)
+    found: list[int] = []
+
+    def full(*_: Any) -> None:
+        found.append(staged_rows(house))
+        raise StoreFull("no room")
+
+    monkeypatch.setattr(house.manager.store, "adopt", full)
+    assert (await restore(house, data)).status == 507
+    assert found == [1]
+    await house.until(lambda: staged_rows(house) == 0, "nothing is left")
+
+
+async def test_what_a_killed_manager_had_staged_goes_after_the_next_start(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_house(home / "data") as house:
+        store = house.manager.store
+        await house.manager.on_disk(lambda: store.stage([7], [(LinesPart(7, 0, ["echo x"]), 0)]))
+        assert staged_rows(house) == 1
+    monkeypatch.setattr("tercel.manager.cleaning.QUIET_S", 0.0)
+    async with open_house(home / "data") as house:
+        await house.until(lambda: staged_rows(house) == 0, "nothing is left")
 
 
 async def test_many_tasks_are_put_into_a_snapshot_before_they_are_cancelled(house: House) -> None:

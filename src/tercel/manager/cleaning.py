@@ -1,20 +1,26 @@
 """Removing what is old: jobs that ended long ago with all they left, closed conditions, notes, and long histories.
 
 In small slices, each where commits are made and between two of them, so that nobody waits long for the disk.
+What jobs have left that were never here, since they could not be restored or forked, goes without being asked for.
 """
 
 import asyncio
+import logging
 
-from tercel.core.errors import UsageError
+from tercel.core.errors import PassingFault, UsageError
 from tercel.manager.service import Manager
 from tercel.stores.contract import Cleaned as Slice
 from tercel.wire.api import Clean, Cleaned
+
+log = logging.getLogger("tercel.manager")
 
 JOBS_AT_ONCE = 100
 KEPT_ATTEMPTS = 50
 """Of a task that was tried very often: so many of the first and so many of the last."""
 LEAST_S = 1.0
 MOST_S = 100 * 365 * 86400.0
+QUIET_S = 10.0
+"""After the start, before what was left by an earlier manager is removed: others wait for the disk then."""
 
 
 async def clean(manager: Manager, asked: Clean) -> Cleaned:
@@ -30,11 +36,7 @@ async def clean(manager: Manager, asked: Clean) -> Cleaned:
     # Nobody brings an ended job back meanwhile.
     async with manager.reopening:
         jobs, tasks, output_bytes = await _remove_jobs(manager, before)
-    gone = Slice(more=True)
-    while gone.more:
-        gone += await manager.on_disk(
-            lambda: manager.store.clean(before=before, keep_values=manager.uploads.named_lately())
-        )
+    gone = await _sweep(manager, before)
     attempts, after = 0, (0, -1)
     while True:
         compacted = await manager.on_disk(
@@ -54,6 +56,28 @@ async def clean(manager: Manager, asked: Clean) -> Cleaned:
         notes=gone.notes,
         attempts=attempts,
     )
+
+
+async def keep_sweeping(manager: Manager) -> None:
+    """For ever: what is left of jobs that are gone, some time after the start and whenever there is such."""
+    asyncio.get_running_loop().call_later(QUIET_S, manager.leftovers.set)
+    while True:
+        await manager.leftovers.wait()
+        manager.leftovers.clear()
+        try:
+            await _sweep(manager, 0.0)
+        except PassingFault as error:
+            log.warning("what is left of removed jobs stays until the next start: %s", error)
+
+
+async def _sweep(manager: Manager, before: float) -> Slice:
+    """And notes and conditions from before then."""
+    gone = Slice(more=True)
+    while gone.more:
+        gone += await manager.on_disk(
+            lambda: manager.store.clean(before=before, keep_values=manager.uploads.named_lately())
+        )
+    return gone
 
 
 async def _remove_jobs(manager: Manager, before: float) -> tuple[int, int, int]:

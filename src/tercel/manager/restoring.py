@@ -217,6 +217,7 @@ async def put_in(
     except BaseException:
         with suppress(PassingFault):  # then it is gone with the next start
             await manager.on_disk(partial(manager.store.unstage, numbers))
+            manager.leftovers.set()
         raise
     await _go_on(manager, rows, {row.id: row for row in conditions})
 

@@ -4,8 +4,8 @@
     staging    parts of jobs that nobody sees yet, under numbers that nothing else has; then, by `adopt`, all of them at once
 
 Staging and adopting are called where `commit` is, never between a `write` and its commit; each is durable when it returns, and
-if it raises it has done nothing. What was staged and never adopted is gone when the store is opened the next time, and its
-numbers are not used again.
+if it raises it has done nothing. What was staged and is not adopted, since it was unstaged or the store was opened anew, goes
+with `clean`; its numbers are not used again.
 """
 
 from collections.abc import Iterator, Sequence
