@@ -33,9 +33,7 @@ async def clean(manager: Manager, asked: Clean) -> Cleaned:
     before = manager.clock() - asked.older_s
     if asked.dry_run:
         return await _counted(manager, before)
-    # Nobody brings an ended job back meanwhile.
-    async with manager.reopening:
-        jobs, tasks, output_bytes = await _remove_jobs(manager, before)
+    jobs, tasks, output_bytes = await _remove_jobs(manager, before)
     gone = await _sweep(manager, before)
     attempts, after = 0, (0, -1)
     while True:
@@ -84,14 +82,8 @@ async def _remove_jobs(manager: Manager, before: float) -> tuple[int, int, int]:
     jobs = tasks = output_bytes = 0
     while True:
         found = await _removable(manager, before, JOBS_AT_ONCE)
-        weights = {id: await _weight(manager, id) for id in found}
-        # Whoever is about to need one has pinned it, or cannot any more.
-        manager.removing.update(id for id in found if id not in manager.machine.pinned)
-        try:
-            chosen = sorted(manager.removing)
-            removed = await manager.on_disk(lambda: manager.store.remove_jobs(chosen, ended_before=before))  # noqa: B023
-        finally:
-            manager.removing.clear()
+        weights = {id: await asyncio.to_thread(_weight, manager, id) for id in found}
+        removed = await _remove(manager, found, before)
         if not removed:
             return jobs, tasks, output_bytes
         jobs += len(removed)
@@ -99,21 +91,35 @@ async def _remove_jobs(manager: Manager, before: float) -> tuple[int, int, int]:
         output_bytes += sum(weights[id][1] for id in removed)
 
 
+async def _remove(manager: Manager, found: list[int], before: float) -> list[int]:
+    # Nobody brings an ended job back meanwhile; whoever waits to do that has its turn between two slices.
+    async with manager.reopening:
+        await manager.settled()
+        # Whoever is about to need one has pinned it, or cannot any more.
+        machine = manager.machine
+        manager.removing.update(id for id in found if machine.find(id) is None and id not in machine.pinned)
+        try:
+            chosen = sorted(manager.removing)
+            return await manager.on_disk(lambda: manager.store.remove_jobs(chosen, ended_before=before))
+        finally:
+            manager.removing.clear()
+
+
 async def _removable(manager: Manager, before: float, limit: int) -> list[int]:
     found = await asyncio.to_thread(manager.store.removable, ended_before=before, owner=None, limit=limit)
     return [id for id in found if manager.machine.find(id) is None]
 
 
-async def _weight(manager: Manager, id: int) -> tuple[int, int]:
-    """How many tasks it has, and how many bytes of output."""
+def _weight(manager: Manager, id: int) -> tuple[int, int]:
+    """How many tasks it has, and how many bytes of output. Beside the loop."""
     row = manager.store.job(id)
-    return (row.task_count if row else 0), await asyncio.to_thread(manager.store.kept_bytes, id)
+    return (row.task_count if row else 0), manager.store.kept_bytes(id)
 
 
 async def _counted(manager: Manager, before: float) -> Cleaned:
     """Without those that become removable only when others are gone which need them."""
     found = await _removable(manager, before, 2**31)
-    weights = [await _weight(manager, id) for id in found]
+    weights = [await asyncio.to_thread(_weight, manager, id) for id in found]
     return Cleaned(
         jobs=len(found),
         tasks=sum(tasks for tasks, _ in weights),
