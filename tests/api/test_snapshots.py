@@ -282,6 +282,47 @@ async def test_many_tasks_are_put_into_a_snapshot_before_they_are_cancelled(hous
     assert (await house.ask("POST", "/v1/snapshots/1/restore", token=eve)).status == 404
 
 
+@pytest.mark.parametrize(
+    ("error", "status"), [(errno.EPERM, 200), (errno.EMLINK, 200), (errno.ENOENT, 404), (errno.ENOSPC, 507)]
+)
+async def test_an_own_snapshot_is_restored_where_there_are_no_links_and_its_loss_is_told(
+    house: House, monkeypatch: pytest.MonkeyPatch, error: int, status: int
+) -> None:
+    await house.submit(array="0-1999")
+    await house.ask("POST", "/v1/cancel", json={"select": ["1"]})
+
+    def unlinked(*_: Any) -> None:
+        raise OSError(error, "as it happens")
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(Path, "hardlink_to", unlinked)
+    if error == errno.ENOSPC:
+        monkeypatch.setattr("shutil.copyfile", full)
+    answer = await house.ask("POST", "/v1/snapshots/1/restore")
+    assert answer.status == status, answer
+    await house.sound()
+
+
+async def test_the_store_is_not_asked_on_the_loop_which_keys_are_taken(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.submit(key="mine")
+    data = await save(house)
+    asked_by: set[int] = set()
+    by_key = house.manager.store.job_by_key
+
+    def watched(owner: str, key: str) -> Any:
+        asked_by.add(threading.get_ident())
+        return by_key(owner, key)
+
+    monkeypatch.setattr(house.manager.store, "job_by_key", watched)
+    assert (await restored(house, data)).notes
+    assert asked_by
+    assert threading.get_ident() not in asked_by
+
+
 async def test_unfinished_jobs_are_saved_by_schedule_and_old_snapshots_go(house: House) -> None:
     await house.submit(hold=True)
     snapshots, now = house.manager.snapshots, [house.manager.clock()]

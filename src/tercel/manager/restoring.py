@@ -10,6 +10,7 @@ Once the file is checked and found good, it is restored though the client may ha
 """
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -22,7 +23,7 @@ import msgspec
 from tercel.core.blocked import Condition
 from tercel.core.changes import Change, ConditionSet, JobAdded, LiveJob, Noted
 from tercel.core.conditions import ConditionRow
-from tercel.core.errors import Forbidden, PassingFault, UsageError
+from tercel.core.errors import Forbidden, NotFound, PassingFault, UsageError
 from tercel.core.model import BlockRule, JobRow, Role
 from tercel.manager import blocking
 from tercel.manager.access import Identity
@@ -74,9 +75,25 @@ async def take_own(manager: Manager, who: Identity, number: int, *, again: bool)
     path = await asyncio.to_thread(manager.snapshots.path, who, number)
     async with AsyncExitStack() as stack:
         copy = await stack.enter_async_context(manager.snapshots.passing())
-        await asyncio.to_thread(copy.hardlink_to, path)  # it may be the next to be pruned
+        await asyncio.to_thread(_keep, path, copy)
         staying = stack.pop_all()
     return await _to_the_end(manager, who, copy, staying, again=again)
+
+
+def _keep(path: Path, copy: Path) -> None:
+    """Under a name of its own: the snapshot may be the next to be pruned."""
+    try:
+        copy.hardlink_to(path)
+    except FileNotFoundError:
+        raise NotFound(
+            "this snapshot was removed a moment ago: see `tercel snapshot list`", "number"
+        ) from None
+    except OSError:  # not every file system has links
+        try:
+            check_room(copy, path.stat().st_size)
+            shutil.copyfile(path, copy)
+        except OSError as error:
+            raise unwritten(error, copy) from None
 
 
 async def _receive(path: Path, content: AsyncIterator[bytes], size_bytes: int) -> None:
@@ -181,7 +198,7 @@ async def _restore(
         absent = await manager.on_disk(lambda: _absent(manager, contents))
         if lost := sorted((contents.wanted & absent) - contents.values):
             raise UsageError(f"value {lost[0]} is neither in the snapshot nor here", "snapshot")
-        plan = _Plan(manager, contents)
+        plan = _Plan(manager, contents, await asyncio.to_thread(_taken, manager, contents))
         places = Places(
             plan.ids,
             {row.id: id for row, id in plan.conditions},
@@ -237,11 +254,19 @@ def _absent(manager: Manager, contents: Contents) -> set[str]:
     return {key for key in keys if not manager.store.value_piece_count(key)}
 
 
+def _taken(manager: Manager, contents: Contents) -> dict[tuple[str, str], JobRow]:
+    """By owner and key: jobs that are here, and have the keys of those that come."""
+    named = {(job.row.owner, job.row.key) for job in contents.jobs if job.row.key}
+    found = {one: manager.store.job_by_key(*one) for one in named}
+    return {one: row for one, row in found.items() if row is not None}
+
+
 class _Plan:
     """What the jobs of a snapshot are called here, and what of them is another than it was."""
 
-    def __init__(self, manager: Manager, contents: Contents) -> None:
+    def __init__(self, manager: Manager, contents: Contents, taken: dict[tuple[str, str], JobRow]) -> None:
         self._manager = manager
+        self._taken = taken
         self.notes: list[str] = []
         self._keyless = 0
         self.ids = manager.take_job_ids([job.row.id for job in contents.jobs])
@@ -261,7 +286,7 @@ class _Plan:
         if spec.queue and spec.queue != row.owner and spec.queue not in self._manager.machine.queues:
             self.notes.append(f"there is no queue {spec.queue} here: job {placed.id} is in {row.owner}'s own")
             spec = msgspec.structs.replace(spec, queue="")
-        if key and self._manager.store.job_by_key(row.owner, key) is not None:
+        if (row.owner, key) in self._taken:
             self._keyless += 1
             key = ""
         counts = {} if row.ended_at is not None else {"finished": 0, "failed": 0, "cancelled": 0}
