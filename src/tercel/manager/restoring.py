@@ -10,27 +10,25 @@ Once the file is checked and found good, it is restored though the client may ha
 """
 
 import asyncio
-import shutil
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from tercel.core.blocked import Condition
 from tercel.core.changes import Change, ConditionSet, JobAdded, LiveJob, Noted
 from tercel.core.conditions import ConditionRow
-from tercel.core.errors import Forbidden, NotFound, PassingFault, UsageError
+from tercel.core.errors import Forbidden, PassingFault, UsageError
 from tercel.core.model import BlockRule, JobRow, Role
 from tercel.manager import blocking
 from tercel.manager.access import Identity
 from tercel.manager.finding import pinned
 from tercel.manager.inputs import restored
 from tercel.manager.service import Manager
-from tercel.manager.snapshots import check_room, unwritten
 from tercel.stores.contract import needed_by
 from tercel.stores.snapshot.checking import Contents, check
 from tercel.stores.snapshot.contract import ROWS, Placed
@@ -50,84 +48,12 @@ T = TypeVar("T")
 MOST_ATTEMPTS = 2**31
 """In one snapshot: a manager numbers twice as many before it must be started anew."""
 SLICE_BYTES = 2**20
-RECEIVED_BYTES = 2**22
 JOBS_AT_ONCE = 100
 """Read from the store, and handed to the machine, before others get their turn."""
 NOTES_MOST = 20
 
 _under_way: set[asyncio.Future[Any]] = set()
 """Nothing else holds them when a client leaves."""
-
-
-async def take(
-    manager: Manager, who: Identity, content: AsyncIterator[bytes], size_bytes: int, *, again: bool
-) -> Restoration:
-    """Restore what a client sends, of this size as far as it is known before."""
-    async with AsyncExitStack() as stack:
-        path = await stack.enter_async_context(manager.snapshots.passing())
-        await _receive(path, content, size_bytes)
-        staying = stack.pop_all()
-    return await _to_the_end(manager, who, path, staying, again=again)
-
-
-async def take_own(manager: Manager, who: Identity, number: int, *, again: bool) -> Restoration:
-    """Restore what the manager saved by itself."""
-    path = await asyncio.to_thread(manager.snapshots.path, who, number)
-    async with AsyncExitStack() as stack:
-        copy = await stack.enter_async_context(manager.snapshots.passing())
-        await asyncio.to_thread(_keep, path, copy)
-        staying = stack.pop_all()
-    return await _to_the_end(manager, who, copy, staying, again=again)
-
-
-def _keep(path: Path, copy: Path) -> None:
-    """Under a name of its own: the snapshot may be the next to be pruned."""
-    try:
-        copy.hardlink_to(path)
-    except FileNotFoundError:
-        raise NotFound(
-            "this snapshot was removed a moment ago: see `tercel snapshot list`", "number"
-        ) from None
-    except OSError:  # not every file system has links
-        try:
-            check_room(copy, path.stat().st_size)
-            shutil.copyfile(path, copy)
-        except OSError as error:
-            raise unwritten(error, copy) from None
-
-
-async def _receive(path: Path, content: AsyncIterator[bytes], size_bytes: int) -> None:
-    gathered = bytearray()
-    try:
-        await asyncio.to_thread(check_room, path, size_bytes)
-        with path.open("xb") as file:
-            async for chunk in content:
-                gathered += chunk
-                if len(gathered) >= RECEIVED_BYTES:
-                    await asyncio.to_thread(_append, file, bytes(gathered), path)
-                    gathered.clear()
-            await asyncio.to_thread(_append, file, bytes(gathered), path)
-    except OSError as error:
-        if isinstance(error, ConnectionError):
-            raise
-        raise unwritten(error, path) from None
-
-
-def _append(file: BinaryIO, data: bytes, path: Path) -> None:
-    check_room(path, len(data))
-    file.write(data)
-
-
-async def _to_the_end(
-    manager: Manager, who: Identity, path: Path, staying: AsyncExitStack, *, again: bool
-) -> Restoration:
-    """`staying` is closed when the file is of no more use."""
-
-    async def done() -> Restoration:
-        async with staying:
-            return await restore(manager, who, path, again=again)
-
-    return await to_the_end(done())
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
