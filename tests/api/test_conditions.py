@@ -477,6 +477,20 @@ async def test_only_an_admin_may_have_more_than_the_network_tested_at_the_manage
 # -- what people turn off ---------------------------------------------------------------------------------
 
 
+async def test_turning_it_off_once_more_keeps_the_reason_unless_another_is_given(house: House) -> None:
+    async def off(**why: str) -> tuple[int, str, float]:
+        body = {"name": "app=matlab", "off": True, **why}
+        count = (await house.ask("POST", "/v1/switches", json=body)).of(Counted).count
+        (one,) = (await house.get("/v1/switches", SwitchList)).switches
+        return count, one.off.partition(": ")[2], one.since
+
+    count, why, since = await off(why="upgrade")
+    assert (count, why) == (1, "upgrade")
+    assert await off() == (0, "upgrade", since)
+    assert await off(why="upgrade") == (0, "upgrade", since)
+    assert (await off(why="no licences"))[:2] == (1, "no licences")
+
+
 @pytest.mark.T(8)
 async def test_what_asks_about_an_application_waits_while_it_is_off(house: House, tmp_path: Path) -> None:
     worker = await house.worker()

@@ -104,6 +104,32 @@ async def test_without_only_affected_all_of_a_changed_job_runs_again(house: Hous
     assert (await house.submit(hold=True)).id == 4, "no number was taken"
 
 
+async def test_a_step_of_a_flow_with_a_name_is_found_by_its_last_part_where_that_is_one_job(
+    house: House,
+) -> None:
+    names = ["study/fit", "study/plot", "other/plot"]
+    jobs = [{"name": name, "line": "x"} for name in names]
+    assert (await house.ask("POST", "/v1/flows", json={"jobs": jobs})).status == 201
+    told = await forked(house, "1", changes=command("fit -v", "fit"))
+    assert house.manager.machine.jobs[told.jobs[0].id].row.spec.line == "fit -v"
+    whole = await forked(house, "1", changes=command("plot -v", "study/plot"))
+    assert house.manager.machine.jobs[whole.jobs[1].id].row.spec.line == "plot -v"
+    refused = await fork(house, "1", changes=command("plot -v", "plot"))
+    assert "several jobs are called 'plot': write the number of one (2, 3)" in refused.problem.detail
+    assert (
+        "no job 'study' is forked" in (await fork(house, "1", changes=command("x", "study"))).problem.detail
+    )
+
+
+async def test_it_is_told_that_a_job_was_submitted_only_after_the_moment(house: House) -> None:
+    before = house.manager.clock()
+    await house.submit(array="0-3")
+    told = await forked(house, "1", at=before, dry_run=True)
+    assert counts(told) == [(0, 4, 0, 0)]
+    assert told.notes == ["job 1 was submitted only after that moment"]
+    assert (await forked(house, "1", dry_run=True)).notes == []
+
+
 async def test_failed_cancelled_and_unfinished_tasks_run_again_as_if_for_the_first_time(house: House) -> None:
     job = await house.submit(array="0-3", retries=1, name="fit", key="mine")
     worker = await house.worker()

@@ -279,6 +279,25 @@ async def test_tasks_are_chosen_by_when_they_ended(house: House) -> None:
     assert (await roll_back(house, "1", since=between + 1e6)).count == 0
 
 
+async def test_chosen_tasks_that_are_blocked_or_held_have_not_ended_and_are_left_alone(house: House) -> None:
+    await house.ask("PUT", "/v1/queues/gate", json={"paused": True, "reason": "closed"})
+    rule = {"on": "exit:75", "tester": "enabled:queue=gate", "at": "here", "policy": "every 1m for 1d"}
+    worker = await house.worker()
+    await house.submit(array="0-2", block_on=[rule])
+    for code in (75, 1):
+        await worker.report(await worker.offered(), code=code)
+    running = await worker.offered()
+    await change(house, "hold", f"1.{running.task}")
+    await worker.report(running, end=End.INTERRUPTED, started_at=1.0)
+    await house.until(lambda: house.manager.machine.jobs[1].paused, "it rests")
+    before = (await house.job(1)).counts
+    assert (before.blocked, before.paused, before.failed) == (1, 1, 1)
+    done = await roll_back(house, "1.0-2", force=True)
+    assert (done.count, done.under_way) == (1, [])
+    after = (await house.job(1)).counts
+    assert (after.blocked, after.paused, after.failed) == (1, 1, 0)
+
+
 async def test_what_cannot_be_rolled_back_is_refused_and_changes_nothing(house: House) -> None:
     await chain(house)
     stranger = (await house.token(Role.USER, "bob")).secret
@@ -334,4 +353,6 @@ async def test_only_an_admin_removes_and_not_by_an_absurd_age(house: House) -> N
     user = (await house.token(Role.USER, "bob")).secret
     assert (await house.ask("POST", "/v1/clean", token=user, json={"older_s": 9.0})).status == 403
     for older in (0, -5, 1e30):
-        assert (await house.ask("POST", "/v1/clean", json={"older_s": older})).status == 400
+        refused = await house.ask("POST", "/v1/clean", json={"older_s": older})
+        assert refused.status == 400
+        assert refused.problem.detail.startswith("--older (older_s) is how long ago it ended")

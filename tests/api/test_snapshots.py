@@ -1,6 +1,8 @@
 """Snapshots through the API: saved while the manager runs, restored into one that has other jobs."""
 
+import getpass
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,13 @@ from tercel.manager.snapshots import SCHEDULED
 from tercel.stores.snapshot.checking import check
 from tercel.stores.snapshot.files import Writer, parts
 from tercel.stores.snapshot.records import JobPart, Part
-from tercel.wire.api import Counted
+from tercel.wire.api import History
 from tercel.wire.api_snapshots import Restoration, SnapshotList
 from tests.api.house import Answer, House
 
 pytestmark = pytest.mark.C(8)
 
+ME = getpass.getuser()
 GATED = {"on": "exit:75", "tester": "enabled:queue=gate", "at": "here", "policy": "every 1m for 1d"}
 
 
@@ -71,7 +74,7 @@ async def test_what_is_restored_goes_on_beside_other_jobs(house: House) -> None:
 
 
 async def test_the_same_snapshot_is_restored_once_unless_that_is_wanted(house: House) -> None:
-    await house.submit(array="0-9", name="campaign", key="mine")
+    await house.submit(array="0-9", name="campaign")
     data = await save(house)
     assert (await restored(house, data)).jobs == [(1, 2)]
 
@@ -82,8 +85,17 @@ async def test_the_same_snapshot_is_restored_once_unless_that_is_wanted(house: H
     assert "--again" in refused.problem.detail
     answer = await restored(house, data, "?again=true")
     assert answer.jobs == [(1, 3)]
-    assert any("keys" in note for note in answer.notes)
     assert len((await house.ask("GET", "/v1/jobs")).json["jobs"]) == 3
+
+
+async def test_it_is_told_which_job_has_a_key_here_that_somebody_chose(house: House) -> None:
+    await house.submit(key="mine")
+    await house.submit(key="0123456789abcdef" * 2)
+    flow = {"jobs": [{"line": "x"}, {"line": "y"}], "key": "fedcba9876543210" * 2}
+    assert (await house.ask("POST", "/v1/flows", json=flow)).status == 201
+    answer = await restored(house, await save(house))
+    assert answer.notes == ["job 5 is without its key 'mine': job 1 has that here"]
+    assert (await house.submit(key="mine")).id == 1
 
 
 @pytest.mark.must("e")
@@ -128,7 +140,9 @@ async def test_tasks_that_are_blocked_stay_so_and_join_who_waits_for_the_same(ho
     await house.until(lambda: len(machine.jobs[job.id].blocked) == 2, "both are blocked")
 
     data = await save(house)
-    assert (await restored(house, data)).jobs == [(1, 2)]
+    answer = await restored(house, data)
+    assert answer.jobs == [(1, 2)]
+    assert answer.conditions == [(1, 1)], "it is the one that was here"
 
     assert len(machine.jobs[2].blocked) == 2
     (condition,) = machine.conditions.values()
@@ -179,6 +193,39 @@ def rewritten(data: bytes, change: Callable[[Part], Part], directory: Path) -> b
     return path.read_bytes()
 
 
+async def test_the_number_that_a_condition_has_here_is_told(house: House) -> None:
+    for gate in ("other", "gate"):
+        await house.ask("PUT", f"/v1/queues/{gate}", json={"paused": True, "reason": "closed"})
+    worker = await house.worker()
+    for gate in ("other", "gate"):
+        job = await house.submit(block_on=[{**GATED, "tester": f"enabled:queue={gate}"}])
+        await worker.report(await worker.offered(job.id), code=75)
+        await house.until(lambda job=job: house.manager.machine.jobs[job.id].blocked, "it is blocked")  # type: ignore[misc]
+    data = await save(house, "?select=2")
+    await house.ask("POST", "/v1/cancel", json={"select": ["2"]})
+    await house.until(lambda: 2 not in house.manager.machine.conditions, "nobody waits for it")
+    assert (await restored(house, data)).conditions == [(2, 3)]
+    assert list(house.manager.machine.conditions) == [1, 3]
+
+
+async def test_a_restored_job_says_so_in_its_history(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(array="0-1")
+    for _ in range(2):
+        await worker.report(await worker.offered(1))
+    await house.ended(1)
+    await house.submit(hold=True)
+    await restored(house, await save(house))
+    for job, ends in ((3, ["ended"]), (4, [])):
+        told = (await house.get(f"/v1/jobs/{job}/history", History)).events
+        assert [event.what for event in told] == ["accepted", *ends, "restored"]
+        assert re.fullmatch(
+            rf"by {ME}: job {job - 2} of a snapshot of [0-9-]+ [0-9:]+ \(saved by {ME}\)", told[-1].text
+        )
+    task = (await house.get("/v1/jobs/3/tasks/1/history", History)).events
+    assert [event.what for event in task if event.what != "started"] == ["accepted", "finished", "restored"]
+
+
 async def test_a_job_whose_queue_is_not_here_is_in_its_owners_own(house: House) -> None:
     await house.ask("PUT", "/v1/queues/chem", json={})
     await house.submit(queue="chem", hold=True)
@@ -208,28 +255,6 @@ async def test_a_disk_that_is_full_in_the_middle_leaves_nothing(
     assert answer.jobs == [(1, 3)], "numbers that were staged are not used again"
     assert store.lines(3, 0, 9) == ["echo x"] * 5
     await house.sound()
-
-
-async def test_many_tasks_are_put_into_a_snapshot_before_they_are_cancelled(house: House) -> None:
-    await house.submit(array="0-1999", name="large")
-    await house.submit(array="0-9", name="small")
-    assert (await house.ask("POST", "/v1/cancel", json={"select": ["2"]})).of(Counted) == Counted(count=10)
-
-    done = (await house.ask("POST", "/v1/cancel", json={"select": ["1"]})).of(Counted)
-
-    assert done.count == 2000
-    assert "@1" in done.note
-    (view,) = (await house.get("/v1/snapshots", SnapshotList)).snapshots
-    assert (view.number, view.jobs, view.tasks, view.ended) == (1, 1, 2000, 0)
-    assert "cancelled" in view.why
-    again = (await house.ask("POST", "/v1/snapshots/1/restore")).of(Restoration)
-    assert again.jobs == [(1, 3)]
-    assert (await house.job(3)).counts.ready == 2000
-    copied = await house.ask("GET", "/v1/snapshots/1")
-    assert copied.body == (house.data / "snapshots" / "000001.tercel").read_bytes()
-    eve = (await house.token(Role.USER, "eve")).secret
-    assert (await house.get("/v1/snapshots", SnapshotList, token=eve)).snapshots == []
-    assert (await house.ask("POST", "/v1/snapshots/1/restore", token=eve)).status == 404
 
 
 async def test_unfinished_jobs_are_saved_by_schedule_and_old_snapshots_go(house: House) -> None:

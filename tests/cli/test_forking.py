@@ -1,5 +1,6 @@
 """tercel fork: what is asked for, and what is told."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,11 @@ def test_what_means_nothing_is_told_before_anybody_is_asked(
     assert not manager.asked("POST", "/v1/fork")
 
 
-def test_a_moment_is_sent_as_seconds(tercel: Tercel, manager: FakeManager) -> None:
+def test_a_moment_is_sent_as_seconds_and_told(tercel: Tercel, manager: FakeManager) -> None:
     manager.says("POST", "/v1/fork", FORKED)
-    assert tercel("fork", "37", "--at", "2026-11-15T23:59+00:00").code == 0
-    assert sent(manager)["at"] == 1794787140.0
+    done = tercel("fork", "37", "--at", "2023-11-15T13:50")
+    assert done.out.startswith("2 jobs forked as of 2023-11-15 13:50:00: 80 tasks keep")
+    assert sent(manager)["at"] == datetime(2023, 11, 15, 13, 50).timestamp()
 
 
 def test_show_says_where_a_copy_is_from(tercel: Tercel, manager: FakeManager) -> None:

@@ -1,11 +1,15 @@
 """history, rollback and clean, as they are typed."""
 
 import time
+from datetime import datetime, tzinfo
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tercel.cli.asking import moment
+from tercel.cli.commands.history import line
 from tercel.core.errors import UsageError
 from tercel.wire import api
 from tests.cli.conftest import Tercel
@@ -77,6 +81,24 @@ def test_a_history_of_several_tasks_is_refused(tercel: Tercel, manager: FakeMana
     assert not manager.requests
 
 
+def test_the_guide_shows_histories_as_they_are_printed() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "how-to" / "rollback.md").read_text()
+    at = datetime(2026, 11, 16, 14, 2, 40).timestamp()
+    blocked = "exited with code 75: exit:75: blocked on tcp:licence.lab:27000"
+    for event in (
+        api.HistoryEvent(at=at - 29, what="accepted", text="from ada"),
+        api.HistoryEvent(at=at - 28, what="started", worker="n07"),
+        api.HistoryEvent(at=at, what="blocked", worker="n07", text=blocked, wall_s=28.0, blame="outside"),
+        api.HistoryEvent(at=at + 382, what="released", text="tcp:licence.lab:27000: cleared"),
+        api.HistoryEvent(at=at + 382, what="started", worker="n11"),
+        api.HistoryEvent(
+            at=at + 530, what="failed", worker="n11", text="exited with code 1", wall_s=148.0, blame="task"
+        ),
+        api.HistoryEvent(at=at + 3447, what="rolled back", text="to accepted by ada: old calibration"),
+    ):
+        assert f"\n{line(event)}\n" in guide
+
+
 # -- rollback ---------------------------------------------------------------------------------------------
 
 
@@ -106,7 +128,8 @@ def test_who_agrees_gets_what_was_asked_for(tercel: Tercel, manager: FakeManager
     manager.says("POST", "/v1/rollback", rolled(dry=True), rolled())
     words = ["--cancelled", "--finished", "--to", "staged", "--since", "2h", "--only", "--yes"]
     done = tercel("rollback", "37.0-4", *words)
-    assert done.out.startswith("7 tasks went back to accepted:")
+    assert done.out.startswith("7 tasks went back to accepted (since ")
+    assert done.err == "tercel: nothing is staged yet, so: accepted\n"
     sent = manager.asked("POST", "/v1/rollback")[1].json()
     assert sent["states"] == ["cancelled", "finished"]
     assert (sent["to"], sent["only"], sent["dry_run"]) == ("staged", True, False)
@@ -143,27 +166,62 @@ def test_what_makes_no_sense_is_refused_before_anything_is_asked(
 def test_moments_are_read_as_people_write_them() -> None:
     now = time.time()
     assert abs(now - 5400 - moment("1h30m", "since")) < 60
-    assert now - 86400 - 60 <= moment("14:05", "since") <= now + 1, "the last time that it was so late"
-    assert time.localtime(moment("14:05:09", "since"))[3:6] == (14, 5, 9)
-    assert time.localtime(moment("2026-11-16T14:05", "since"))[:5] == (2026, 11, 16, 14, 5)
-    assert moment("2026-11-16T14:05+00:00", "since") == 1794837900.0
-    for wrong in ("", "25:00", "14", "-2h", "2026-13-01"):
-        with pytest.raises(UsageError):
+    assert abs(now - 7200 - moment("2h ago", "since")) < 60
+    assert time.localtime(moment("00:00", "since"))[:5] == (*time.localtime()[:3], 0, 0)
+    assert time.localtime(moment("2023-11-16T14:05", "since"))[:5] == (2023, 11, 16, 14, 5)
+    assert moment("2023-11-16T14:05+00:00", "since") == 1700143500.0
+    for wrong in ("", "25:00", "14", "-2h", "2026-13-01", "ago", "14:05 ago", "in 2h"):
+        with pytest.raises(UsageError, match="is no time"):
             moment(wrong, "since")
+
+
+def test_a_time_that_is_still_to_come_is_refused_and_not_taken_for_yesterdays(
+    tercel: Tercel, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Clock":
+            return cls(2026, 11, 16, 12, 0, tzinfo=tz)
+
+    monkeypatch.setattr("tercel.cli.asking.datetime", Clock)
+    for words in (["rollback", "37", "--since"], ["fork", "37", "--at"]):
+        early = tercel(*words, "13:50")
+        assert early.code == 2
+        assert one_line(early.err)
+        assert "it is not so late yet" in early.err
+        assert "2026-11-15T13:50" in early.err
+        assert "is yet to come" in tercel(*words, "2026-11-17").err
+    assert not manager.requests
+    assert moment("11:59", "since") == datetime(2026, 11, 16, 11, 59).timestamp()
+
+
+def test_the_moment_that_was_taken_is_told(tercel: Tercel, manager: FakeManager) -> None:
+    answers = [rolled(dry=True), rolled(dry=True), rolled(), rolled(dry=True, count=0, parts=[])]
+    manager.says("POST", "/v1/rollback", *answers)
+    since = ["rollback", "37", "--since", "2023-11-15T13:50"]
+    first = "7 tasks would go back to accepted (since 2023-11-15 13:50:00):"
+    assert tercel(*since, "--dry-run").out.splitlines()[0] == first
+    assert "went back to accepted (since 2023-11-15 13:50:00):" in tercel(*since, "--yes").out
+    assert tercel(*since, "--yes").out == "no chosen task has ended so since 2023-11-15 13:50:00\n"
 
 
 # -- clean ------------------------------------------------------------------------------------------------
 
 
 def test_what_is_old_is_counted_before_it_is_removed(tercel: Tercel, manager: FakeManager) -> None:
-    manager.says("POST", "/v1/clean", cleaned(True), cleaned(True), cleaned(False))
+    kept = msgspec.structs.replace(cleaned(False), note="snapshot @3 has them as they were")
+    manager.says("POST", "/v1/clean", cleaned(True), cleaned(True), kept)
     assert tercel("clean", "--older", "30d", "--dry-run").out.startswith(
         "would remove 2 jobs of 30 tasks with 4.0 KiB"
     )
     done = tercel("clean", "--older", "30d", "--yes")
     assert done.out.startswith("removed 2 jobs of 30 tasks")
     assert "1 condition, 5 notes" in done.out
-    assert manager.asked("POST", "/v1/clean")[2].json() == {"older_s": 30 * 86400.0, "dry_run": False}
+    assert "snapshot @3 has them as they were" in done.err
+    sent = manager.asked("POST", "/v1/clean")[2].json()
+    assert sent == {"older_s": 30 * 86400.0}, "as older managers take it, too"
+    tercel("clean", "--older", "30d", "--yes", "--no-snapshot")
+    assert manager.asked("POST", "/v1/clean")[-1].json()["snapshot"] is False
 
 
 def test_scripts_must_agree_to_cleaning(tercel: Tercel, manager: FakeManager) -> None:

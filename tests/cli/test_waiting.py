@@ -4,13 +4,14 @@ import threading
 
 import pytest
 
+from tercel.cli import blockage
 from tercel.cli.screen import Screen
 from tercel.cli.waiting import Tally, say_why_nothing_runs
 from tercel.core.states import TaskState
 from tercel.sdk import AsyncClient, asking_events
 from tercel.wire import api
 from tests.cli.conftest import Tercel
-from tests.cli.fake_manager import DROP, FakeManager, Request, events, job, task
+from tests.cli.fake_manager import DROP, FakeManager, Request, events, job, stream, task
 
 
 @pytest.fixture(autouse=True)
@@ -131,3 +132,40 @@ def test_the_tasks_of_many_jobs_are_counted_together_and_each_once() -> None:
     tally.heard(api.Event(job=1, counts=api.Counts(finished=2, failed=1), done=True))
     assert tally.total == api.Counts(running=2, finished=3, failed=1)
     assert tally.latest[1] == api.Counts(finished=2, failed=1)
+
+
+def test_who_waits_for_what_is_held_is_told_at_once_what_lets_it_go(
+    tercel: Tercel, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blockage, "GATHER_S", 0.0)
+    monkeypatch.setattr(blockage, "LOOK_EVERY_S", 0.0)
+    said = threading.Semaphore(0)
+    note = Screen.note
+
+    def hear(screen: Screen, text: str) -> None:
+        note(screen, text)
+        if "held" in text:
+            said.release()
+
+    def told() -> None:
+        assert said.acquire(timeout=30)
+
+    def stood(**counts: int) -> bytes:
+        return events(api.Event(job=37, counts=api.Counts(**counts))).pieces[0]  # type: ignore[return-value]
+
+    monkeypatch.setattr(Screen, "note", hear)
+    pieces = [
+        stood(running=1, paused=8),
+        stood(paused=8, waiting=1, finished=1),
+        told,
+        stood(paused=8, waiting=1, finished=1),
+        stood(running=9, finished=1),
+        stood(paused=2, finished=8),
+        told,
+        *events(done(finished=10)).pieces,
+    ]
+    manager.says("GET", "/v1/events", stream(*pieces))
+    assert tercel("wait", "37").err.splitlines() == [
+        "tercel: 8 tasks held: `tercel release 37` lets them go",
+        "tercel: 2 tasks held: `tercel release 37` lets them go",
+    ]

@@ -1,8 +1,8 @@
 """Questions to people before something is done, and moments as they write them."""
 
 import sys
-import time
 from datetime import datetime, timedelta
+from datetime import time as Time
 
 import click
 
@@ -20,26 +20,48 @@ def is_sure(question: str, yes: bool) -> bool:
 
 
 def moment(text: str, field: str) -> float:
-    """`14:05` (the last time it was so late), `2026-11-16T14:05`, or how long ago: `2h`, `1h30m`."""
+    """`14:05` (today), `2026-11-16T14:05`, or how long ago: `2h`, `1h30m ago`. What is yet to come is refused.
+
+    A time of day that is still to come is not taken for yesterday's: whoever mistyped it would undo a day.
+    """
     now = datetime.now().astimezone()
+    if (time_of_day := _time_of_day(text)) is not None:
+        at = datetime.combine(now.date(), time_of_day).astimezone()
+        if at > now:
+            yesterday = at - timedelta(days=1)
+            raise UsageError(
+                f"--{field} {text}: it is not so late yet; of another day write the date, as in "
+                f"{yesterday:%Y-%m-%dT%H:%M}",
+                field,
+            )
+        return at.timestamp()
+    try:
+        taken = datetime.fromisoformat(text).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        return now.timestamp() - _ago_s(text, field)
+    if taken > now.timestamp():
+        raise UsageError(f"--{field} {text[:40]} is yet to come: it is {now:%Y-%m-%dT%H:%M} now", field)
+    return taken
+
+
+def _time_of_day(text: str) -> Time | None:
     for form in ("%H:%M", "%H:%M:%S"):
         try:
-            clock = datetime.strptime(text, form).time()
+            return datetime.strptime(text, form).time()
         except ValueError:
             continue
-        today = datetime.combine(now.date(), clock).astimezone()
-        return (today if today <= now else today - timedelta(days=1)).timestamp()
-    try:
-        return datetime.fromisoformat(text).astimezone().timestamp()
-    except (ValueError, OverflowError, OSError):
-        pass  # then it says how long ago
+    return None
+
+
+def _ago_s(text: str, field: str) -> float:
     wrong = UsageError(
         f"--{field} {text[:40]!r} is no time; write 14:05, 2026-11-16T14:05 or 2h (so long ago)", field
     )
-    if not text[-1:].isalpha():
+    length = text.removesuffix("ago").rstrip()
+    if not length[-1:].isalpha():
         raise wrong
     try:
-        return time.time() - parse_time(text, field)
+        return parse_time(length, field)
     except UsageError:
         raise wrong from None
 

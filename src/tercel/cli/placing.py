@@ -29,7 +29,7 @@ def placing_facts(job: JobView | Submission) -> list[tuple[str, str]]:
         ("container", job.container),
         ("sandbox", "" if job.sandbox is Keep.REMOVE else job.sandbox),
         ("cleanup", cleanup if job.cleanup else ""),
-        *(("blocked on", short(rule_text(rule), WIDTH)) for rule in job.block_on),
+        *(("block on", short(rule_text(rule), WIDTH)) for rule in job.block_on),
     ]
 
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 
 from tercel.core.errors import PassingFault, UsageError
+from tercel.manager.access import Identity
 from tercel.manager.service import Manager
 from tercel.stores.contract import Cleaned as Slice
 from tercel.wire.api import Clean, Cleaned
@@ -17,22 +18,25 @@ log = logging.getLogger("tercel.manager")
 JOBS_AT_ONCE = 100
 KEPT_ATTEMPTS = 50
 """Of a task that was tried very often: so many of the first and so many of the last."""
+MOST_JOBS = 2**31
 LEAST_S = 1.0
 MOST_S = 100 * 365 * 86400.0
 QUIET_S = 10.0
 """After the start, before what was left by an earlier manager is removed: others wait for the disk then."""
 
 
-async def clean(manager: Manager, asked: Clean) -> Cleaned:
+async def clean(manager: Manager, who: Identity, asked: Clean) -> Cleaned:
     if not LEAST_S <= asked.older_s <= MOST_S:
         raise UsageError(
-            "older_s is how long ago, in seconds: at least 1, at most a hundred years", "older_s"
+            "--older (older_s) is how long ago it ended: at least a second, at most a hundred years",
+            "older_s",
         )
     manager.check_saving()
     await manager.settled()
     before = manager.clock() - asked.older_s
     if asked.dry_run:
         return await _counted(manager, before)
+    note = await _keep_safe(manager, who, before) if asked.snapshot else ""
     jobs, tasks, output_bytes = await _remove_jobs(manager, before)
     gone = await _sweep(manager, before)
     attempts, after = 0, (0, -1)
@@ -53,6 +57,7 @@ async def clean(manager: Manager, asked: Clean) -> Cleaned:
         conditions=gone.conditions,
         notes=gone.notes,
         attempts=attempts,
+        note=note,
     )
 
 
@@ -76,6 +81,12 @@ async def _sweep(manager: Manager, before: float) -> Slice:
             lambda: manager.store.clean(before=before, keep_values=manager.uploads.named_lately())
         )
     return gone
+
+
+async def _keep_safe(manager: Manager, who: Identity, before: float) -> str:
+    """What becomes removable only when others are gone comes along, for those need it."""
+    found = await asyncio.to_thread(manager.store.removable, ended_before=before, owner=None, limit=MOST_JOBS)
+    return await manager.safety_snapshot(found, f"before it was removed by {who.user}") if found else ""
 
 
 async def _remove_jobs(manager: Manager, before: float) -> tuple[int, int, int]:
@@ -118,7 +129,7 @@ def _weight(manager: Manager, id: int) -> tuple[int, int]:
 
 async def _counted(manager: Manager, before: float) -> Cleaned:
     """Without those that become removable only when others are gone which need them."""
-    found = await _removable(manager, before, 2**31)
+    found = await _removable(manager, before, MOST_JOBS)
     weights = [await asyncio.to_thread(_weight, manager, id) for id in found]
     return Cleaned(
         jobs=len(found),

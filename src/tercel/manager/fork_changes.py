@@ -79,6 +79,8 @@ def _meant(wish: ForkChange, rows: Sequence[JobRow], where: str) -> list[JobRow]
             )
         return list(rows)
     meant = [row for row in rows if wish.step in (row.spec.name, str(row.id))]
+    # A flow that has a name gives it to its jobs: `fit` of `study` is the job study/fit.
+    meant = meant or [row for row in rows if row.spec.name.rpartition("/")[2] == wish.step]
     if len(meant) > 1:
         told = ", ".join(str(row.id) for row in meant[:10])
         raise UsageError(

@@ -49,6 +49,7 @@ from tercel.wire.api_forks import Fork, Forked, ForkedJob
 replace = msgspec.structs.replace
 _FINISHED = STATE_CODES[TaskState.FINISHED]
 NOTE_BYTES = 400
+NOTE_JOBS = 10
 
 
 class _Draft(msgspec.Struct):
@@ -287,6 +288,10 @@ def _told(named: Sequence[int], at: float, drafts: list[_Draft], ids: Mapping[in
     notes = []
     if all(job.kept == job.tasks for job in jobs):
         notes.append("nothing runs again: all had finished by then, and nothing of what they run is changed")
+    late = [str(draft.row.id) for draft in drafts if draft.row.submitted_at > at]
+    if late:
+        which = f"job {late[0]} was" if len(late) == 1 else f"jobs {', '.join(late[:NOTE_JOBS])} were"
+        notes.append(f"{which} submitted only after that moment")
     if len(jobs) > len(named):
         notes.append("all jobs of a flow are forked together")
     return Forked(at=at, jobs=jobs, notes=notes)

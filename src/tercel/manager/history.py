@@ -105,6 +105,7 @@ async def of_job(manager: Manager, row: JobRow, *, skip: int, limit: int) -> His
     if row.ended_at is not None and not more:
         text = f"{row.finished:,} finished, {row.failed:,} failed, {row.cancelled:,} cancelled"
         found.append(HistoryEvent(at=row.ended_at, what="ended", text=text, count=row.task_count))
+        found.sort(key=lambda event: event.at)  # a job may have been restored, or forked, after its end
     explained = await explaining.explain_job(manager, row)
     return History(
         id=str(row.id), events=found, more=more, next=_behind(skip, notes[:limit]), now=explained.summary

@@ -14,6 +14,7 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.model import JobRow, JobSpec
 from tercel.core.selectors import Selector, parse_selector
+from tercel.core.states import TERMINAL
 from tercel.manager import blocking
 from tercel.manager.access import Identity
 from tercel.manager.finding import ended, find_job, pinned, standing
@@ -31,7 +32,7 @@ JOBS_AT_ONCE = 1000
 """Read from the store, cancelled or retried before others get their turn."""
 
 SAFE_TASKS = 1000
-"""A job with more unfinished tasks is put into a snapshot before it is cancelled."""
+"""More unfinished ones than these are put into a snapshot before they are cancelled, of however many jobs they are."""
 
 Chosen = tuple[int, IntervalSet | None]
 """A job, and of its tasks some, or None for all."""
@@ -60,10 +61,21 @@ async def cancel(manager: Manager, who: Identity, selection: Selection) -> Count
 
 
 async def _keep_safe(manager: Manager, chosen: list[Chosen], why: str) -> str:
-    """Whole jobs with so much left that somebody may want them back."""
-    jobs = [manager.machine.jobs.get(id) for id, tasks in chosen if tasks is None]
-    large = [job.id for job in jobs if job is not None and job.task_count - job.ended_count > SAFE_TASKS]
-    return await manager.safety_snapshot(large, why) if large else ""
+    """Before so much is cancelled, of however many jobs, that somebody may want it back."""
+    left = {id: _left(manager, id, tasks) for id, tasks in chosen}
+    if sum(left.values()) <= SAFE_TASKS:
+        return ""
+    return await manager.safety_snapshot((id for id, tasks in left.items() if tasks), why)
+
+
+def _left(manager: Manager, id: int, tasks: IntervalSet | None) -> int:
+    """How many of the chosen tasks have not ended."""
+    job = manager.machine.jobs.get(id)
+    if job is None:
+        return 0
+    if tasks is None:
+        return job.task_count - job.ended_count
+    return len(tasks) - sum(len(tasks.intersection(job.ended_in(state))) for state in TERMINAL)
 
 
 async def retry(manager: Manager, who: Identity, asked: Retry) -> int:

@@ -10,6 +10,8 @@ Once the file is checked and found good, it is restored though the client may ha
 """
 
 import asyncio
+import re
+import time
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -40,7 +42,7 @@ from tercel.stores.snapshot.placing import (
     placed_flows,
     placed_row,
 )
-from tercel.stores.snapshot.records import HistoryPart, OutcomesPart, Restored, SegmentPart, ValuePart
+from tercel.stores.snapshot.records import Header, HistoryPart, OutcomesPart, Restored, SegmentPart, ValuePart
 from tercel.wire.api_snapshots import Restoration
 
 T = TypeVar("T")
@@ -51,6 +53,10 @@ SLICE_BYTES = 2**20
 JOBS_AT_ONCE = 100
 """Read from the store, and handed to the machine, before others get their turn."""
 NOTES_MOST = 20
+WHY_MOST = 200
+
+_MADE_BY_CLIENT = re.compile(r"[0-9a-f]{32}(/[0-9]+)?")
+"""A key that nobody chose: it was for repeating a submission safely, and has done so."""
 
 _under_way: set[asyncio.Future[Any]] = set()
 """Nothing else holds them when a client leaves."""
@@ -132,10 +138,12 @@ async def _restore(
         )
         placing = Placing(parts(path), places, contents.values & absent)
         kept = Restored(header.id, manager.clock(), who.user, tuple(plan.ids.items()))
-        await put_in(manager, plan.rows, placing, plan.condition_rows(header.saved_at), (), kept)
+        notes = plan.histories(f"by {who.user}", header)
+        adopted = await put_in(manager, plan.rows, placing, plan.condition_rows(header.saved_at), notes, kept)
         return Restoration(
             id=header.id,
             jobs=list(plan.ids.items()),
+            conditions=[(row.id, adopted.get(id, id)) for row, id in plan.conditions],
             tasks=sum(row.task_count for row in plan.rows),
             unfinished=sum(row.task_count for row in plan.rows) - sum(job.ended for job in contents.jobs),
             notes=plan.notes,
@@ -149,8 +157,11 @@ async def put_in(
     conditions: Sequence[ConditionRow],
     notes: Sequence[Noted],
     kept: Restored,
-) -> None:
-    """Jobs with a past are this manager's, all of them or none, and go on. One such at a time."""
+) -> dict[int, int]:
+    """Jobs with a past are this manager's, all of them or none, and go on. One such at a time.
+
+    Returns, by the number that it was to have, which condition tasks wait for: it may be one that was here.
+    """
     numbers = sorted(row.id for row in rows)
     try:
         await _stage(manager, numbers, placing)
@@ -162,7 +173,7 @@ async def put_in(
             await manager.on_disk(partial(manager.store.unstage, numbers))
             manager.leftovers.set()
         raise
-    await _go_on(manager, rows, {row.id: row for row in conditions})
+    return await _go_on(manager, rows, {row.id: row for row in conditions})
 
 
 def _numbers(before: Restored) -> str:
@@ -194,12 +205,9 @@ class _Plan:
         self._manager = manager
         self._taken = taken
         self.notes: list[str] = []
-        self._keyless = 0
         self.ids = manager.take_job_ids([job.row.id for job in contents.jobs])
         flows = placed_flows((job.row for job in contents.jobs), self.ids)
         self.rows = [self._row(job.row, flows) for job in contents.jobs]
-        if self._keyless:
-            self.notes.append(f"{self._keyless:,} of them have lost their keys, which other jobs have here")
         first = manager.machine.take_conditions(len(contents.conditions))
         self.conditions = [(row, first + at) for at, row in enumerate(contents.conditions)]
         if len(self.notes) > NOTES_MOST:
@@ -212,11 +220,26 @@ class _Plan:
         if spec.queue and spec.queue != row.owner and spec.queue not in self._manager.machine.queues:
             self.notes.append(f"there is no queue {spec.queue} here: job {placed.id} is in {row.owner}'s own")
             spec = msgspec.structs.replace(spec, queue="")
-        if (row.owner, key) in self._taken:
-            self._keyless += 1
+        other = self._taken.get((row.owner, key))
+        if other is not None:
+            if not _MADE_BY_CLIENT.fullmatch(key):
+                self.notes.append(
+                    f"job {placed.id} is without its key {key[:80]!r}: job {other.id} has that here"
+                )
             key = ""
         counts = {} if row.ended_at is not None else {"finished": 0, "failed": 0, "cancelled": 0}
         return msgspec.structs.replace(placed, spec=spec, key=key, flow=flows[row.flow], **counts)
+
+    def histories(self, by: str, header: Header) -> list[Noted]:
+        """What each job is told to have been: nothing else says that it has not always been here."""
+        now = self._manager.clock()
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(header.saved_at))
+        source = f"of a snapshot of {moment} ({header.why[:WHY_MOST]})"
+        were = {here: there for there, here in self.ids.items()}
+        return [
+            Noted(row.id, row.ranges, now, "restored", f"{by}: job {were[row.id]} {source}")
+            for row in self.rows
+        ]
 
     def condition_rows(self, saved_at: float) -> list[ConditionRow]:
         now = self._manager.clock()
@@ -256,7 +279,7 @@ def _weight(placed: Placed) -> float:
     return len(part.data) / SLICE_BYTES if isinstance(part, SegmentPart | ValuePart) else 0.01
 
 
-async def _go_on(manager: Manager, jobs: Iterable[JobRow], rows: dict[int, ConditionRow]) -> None:
+async def _go_on(manager: Manager, jobs: Iterable[JobRow], rows: dict[int, ConditionRow]) -> dict[int, int]:
     """In order of their numbers: what a job needs comes before it."""
     conditions: dict[int, Condition] = {}
     machine = manager.machine
@@ -272,6 +295,7 @@ async def _go_on(manager: Manager, jobs: Iterable[JobRow], rows: dict[int, Condi
                     machine.set_inputs(job, restored(job, manager.store))
             manager.wake()
     await manager.settled()
+    return {id: condition.id for id, condition in conditions.items()}
 
 
 def _lives(manager: Manager, ids: list[int]) -> list[LiveJob]:

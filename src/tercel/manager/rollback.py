@@ -116,11 +116,10 @@ async def _look_and_apply(
             f"{', '.join(_in_the_way(plan))} under way: cancel that first, or roll back with force, which cancels it",
             "force",
         )
-    note = (
-        await manager.safety_snapshot(plan.parts, f"before it was rolled back by {who.user}")
-        if plan.parts
-        else ""
-    )
+    # What is cancelled, too, and what is skipped because of that.
+    touched = {*plan.parts, *await _behind(manager, set(plan.in_the_way))}
+    why = f"before it was rolled back by {who.user}"
+    note = await manager.safety_snapshot(touched, why) if touched else ""
     # From here on nobody else has a turn, until all of it is done.
     if any(_needs_any(job, behind) for id, job in machine.jobs.items() if id > newest):
         return None

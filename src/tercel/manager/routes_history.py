@@ -36,7 +36,7 @@ async def post_rollback(call: Call) -> web.Response:
 
 
 async def post_clean(call: Call) -> web.Response:
-    return answer(await cleaning.clean(call.manager, await call.body(Clean)))
+    return answer(await cleaning.clean(call.manager, call.who, await call.body(Clean)))
 
 
 HISTORY_ROUTES: list[Route] = [

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from tercel.core.errors import NotFound, PassingFault, StoreFull, TercelError
+from tercel.core.model import JobRow
 from tercel.manager.access import Identity
 from tercel.stores.snapshot import files
 from tercel.stores.snapshot.records import Header
@@ -41,6 +42,8 @@ TURN_S = 60.0
 SPARE_BYTES = 2**30
 """Of the manager's disk: what a client sends leaves so much of it to the store, or this part of a small one."""
 SPARE_PART = 0.05
+NUMBERS_TOLD = 100
+"""Of the jobs of a snapshot, in a list."""
 SCHEDULED = "by schedule"
 RETRY_S = 600.0
 """After a snapshot that was due could not be taken."""
@@ -112,15 +115,36 @@ class Snapshots:
         if self._manager.options.embedded:
             return ""
         chosen = frozenset(jobs)
-        known = self._manager.machine.jobs
-        ended = sum(known[id].ended_count for id in chosen if id in known)
-        if ended > SAFETY_TASKS:
-            return self._without(f"{ended:,} tasks have ended, which would take too long", why)
+        if too_large := await self._too_large(chosen):
+            return self._without(too_large, why)
         try:
             view = await self._take(Choice(jobs=chosen, why=why))
         except TercelError as error:
             return self._without(str(error), why)
         return f"snapshot @{view.number} has them as they were"
+
+    async def _too_large(self, jobs: frozenset[int]) -> str:
+        """Why these, with those that come along because they are needed, are too much; empty if they are not."""
+        known = self._manager.machine.jobs
+        ended, found, seen, todo = 0, list[int](), set(jobs), set(jobs)
+        while todo:
+            live = [known[id] for id in todo if id in known]
+            rows = await asyncio.to_thread(self._rows, todo - known.keys())
+            ended += sum(job.ended_count for job in live)
+            ended += sum(row.finished + row.failed + row.cancelled for row in rows)
+            rows += [job.row for job in live]
+            found += [row.id for row in rows]
+            todo = {after.job for row in rows for after in row.spec.after} - seen
+            seen |= todo
+        if ended > SAFETY_TASKS:
+            return f"{ended:,} tasks have ended, which would take too long"
+        kept = self._manager.store.kept_bytes
+        if await asyncio.to_thread(lambda: sum(map(kept, found))) > self._manager.options.snapshots_bytes:
+            return "the outputs of its tasks are larger than all snapshots together may be"
+        return ""
+
+    def _rows(self, ids: Iterable[int]) -> list[JobRow]:
+        return [row for id in ids if (row := self._manager.store.job(id)) is not None]
 
     def _without(self, reason: str, why: str) -> str:
         log.warning("no snapshot was taken %s: %s", why, reason)
@@ -202,6 +226,7 @@ class Snapshots:
             saved_at=header.saved_at,
             why=header.why,
             jobs=len(header.jobs),
+            numbers=list(header.jobs[:NUMBERS_TOLD]),
             tasks=header.tasks,
             ended=header.ended,
             size_bytes=path.stat().st_size,

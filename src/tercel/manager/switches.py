@@ -26,14 +26,19 @@ async def turn(manager: Manager, who: Identity, name: str, why: str | None) -> i
             f"{name[:80]!r} is no switch: write app=NAME or system=NAME, of A-Z a-z 0-9 _ . @ + -", "name"
         )
     switches = manager.machine.switches
-    if why is None and name not in switches:
-        return 0
-    if why is not None:
+    was = switches.get(name)
+    told = "" if why is None else f"by {who.user}" + (f": {why}" if why else "")
+    if why is None:
+        if was is None:
+            return 0
+    else:
         check_reason(why, "why")
-        if name not in switches and len(switches) >= SWITCHES_MOST:
+        # Whoever turns it off once more and says nothing does not take back why it is off.
+        if was is not None and (not why or was.off == told):
+            return 0
+        if was is None and len(switches) >= SWITCHES_MOST:
             raise UsageError(f"at most {SWITCHES_MOST:,} switches are off at a time", "name")
     manager.check_saving()
-    told = "" if why is None else f"by {who.user}" + (f": {why}" if why else "")
     manager.machine.on_switch(SwitchRow(name=name, off=told, since=manager.clock()))
     await saved(manager)
     return 1

@@ -56,8 +56,7 @@ class AsksHistory(Connection):
         # Not repeatable: what has ended again in between would be undone a second time.
         return await self._ask("POST", "/rollback", api.RolledBack, body=asked, repeatable=dry_run)
 
-    async def clean(self, older_s: float, *, dry_run: bool = False) -> api.Cleaned:
-        """Remove jobs that ended so long ago, and what else is as old. For admins."""
-        return await self._ask(
-            "POST", "/clean", api.Cleaned, body=api.Clean(older_s=older_s, dry_run=dry_run)
-        )
+    async def clean(self, older_s: float, *, dry_run: bool = False, snapshot: bool = True) -> api.Cleaned:
+        """Remove jobs that ended so long ago, and what else is as old, after a snapshot of them. For admins."""
+        asked = api.Clean(older_s=older_s, dry_run=dry_run, snapshot=snapshot)
+        return await self._ask("POST", "/clean", api.Cleaned, body=asked)

@@ -46,7 +46,10 @@ class AsksRecovery(Connection):
         return await self._ask("GET", "/switches", api.SwitchList)
 
     async def switch_off(self, name: str, *, why: str = "") -> api.Counted:
-        """`app=matlab` or `system=hpc1`: what asks whether it is enabled waits from its next test on."""
+        """`app=matlab` or `system=hpc1`: what asks whether it is enabled waits from its next test on.
+
+        The count is 0 if it was off and no reason is given: the one that it has stays.
+        """
         change = api.SwitchChange(name=name, off=True, why=why)
         return await self._ask("POST", "/switches", api.Counted, body=change)
 

@@ -9,7 +9,7 @@ class ForkChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """What is another in the copies."""
 
     step: str = ""
-    """A job among them, by its name or its number; empty: all of them."""
+    """A job among them, by its name (of study/fit also `fit`) or its number; empty: all of them."""
     fields: list[str] = []
     """Which fields are set ..."""
     spec: JobSpec = JobSpec()

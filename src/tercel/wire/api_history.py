@@ -90,10 +90,12 @@ class RolledBack(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Clean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Clean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     older_s: float
     """How long ago jobs must have ended, conditions been closed, and things been noted."""
     dry_run: bool = False
+    snapshot: bool = True
+    """Take one of what is removed before."""
 
 
 class Cleaned(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,8 @@ class SnapshotView(msgspec.Struct, frozen=True, kw_only=True):
     saved_at: float
     why: str
     jobs: int
+    numbers: list[int] = []
+    """Of these jobs; of very many the first ones."""
     tasks: int
     ended: int
     """Of these tasks."""
@@ -29,6 +31,8 @@ class Restoration(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     jobs: list[tuple[int, int]]
     """(its number in the snapshot, its number here)"""
+    conditions: list[tuple[int, int]] = []
+    """What tasks are blocked on, likewise. Several may be one here, which others wait for too."""
     tasks: int
     unfinished: int
     """Of these tasks: they go on now."""

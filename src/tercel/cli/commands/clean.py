@@ -15,12 +15,14 @@ from tercel.wire.api import Cleaned
 @click.command(cls=Command)
 @click.option("--older", required=True, metavar="TIME", help="How long ago it must have ended: 30d, 12h.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@click.option("--no-snapshot", is_flag=True, help="Take no snapshot of it before.")
 @click.option("--yes", is_flag=True, help="Do not ask. Scripts need this.")
 @click.pass_obj
-def command(screen: Screen, older: str, dry_run: bool, yes: bool) -> None:
+def command(screen: Screen, older: str, dry_run: bool, no_snapshot: bool, yes: bool) -> None:
     """Remove jobs that ended long ago, with their outputs; closed conditions and notes of that age; long histories.
 
-    Jobs that others need are kept until those are removed. Numbers of jobs are never used again. For admins.
+    Jobs that others need are kept until those are removed. Numbers of jobs are never used again. What is removed is put into
+    a snapshot before, if that is not too large (see `tercel snapshot list`). For admins.
     """
     older_s = parse_time(older, "older")
 
@@ -33,7 +35,7 @@ def command(screen: Screen, older: str, dry_run: bool, yes: bool) -> None:
         if not is_sure(f"Remove {told(found)}, and conditions and notes of that age?", yes):
             screen.note("nothing was removed")
             return
-        gone = await client.clean(older_s)
+        gone = await client.clean(older_s, snapshot=not no_snapshot)
         screen.emit(gone)
         screen.tell(
             f"removed {told(gone)}; {count(gone.conditions, 'condition')}, {count(gone.notes, 'note')}, "

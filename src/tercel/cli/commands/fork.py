@@ -2,7 +2,7 @@
 
 import click
 
-from tercel.cli.asking import moment
+from tercel.cli.asking import clock, moment
 from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import split
@@ -16,9 +16,7 @@ COLUMNS = ("WAS", "IS", "NAME", "TASKS", "KEPT", "NOT FINISHED", "CHANGED", "NEE
 
 @click.command(cls=Command)
 @click.argument("select", metavar="JOB...", nargs=-1, required=True)
-@click.option(
-    "--at", metavar="TIME", help="As of 14:05, 2026-11-16T14:05, or 2h (so long ago).  [default: now]"
-)
+@click.option("--at", metavar="TIME", help="As of 14:05, 2026-11-16T14:05, or '2h ago'.  [default: now]")
 @click.option(
     "--set",
     "settings",
@@ -72,17 +70,17 @@ def command(
             dry_run=dry_run,
         )
         screen.emit(forked)
-        _tell(screen, forked, dry_run)
+        _tell(screen, forked, dry_run, "" if then is None else f" as of {clock(then)}")
 
     talk(screen, ask)
 
 
-def _tell(screen: Screen, forked: Forked, dry_run: bool) -> None:
+def _tell(screen: Screen, forked: Forked, dry_run: bool, then: str) -> None:
     again = sum(job.tasks - job.kept for job in forked.jobs)
     kept = sum(job.kept for job in forked.jobs)
     would = "would run" if dry_run else "will run"
     screen.tell(
-        f"{count(len(forked.jobs), 'job')} {'to fork' if dry_run else 'forked'}: {kept:,} tasks keep their results, "
+        f"{count(len(forked.jobs), 'job')} {'to fork' if dry_run else 'forked'}{then}: {kept:,} tasks keep their results, "
         f"{again:,} {would} again"
     )
     screen.tell(table(COLUMNS, map(_row, forked.jobs)))

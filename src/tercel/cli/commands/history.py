@@ -22,7 +22,8 @@ PAGE = 1000
 def command(screen: Screen, select: str, limit: int | None) -> None:
     """What befell a task (37.4), or a job (37, last), oldest first: when, why, by whom, and whose fault it was.
 
-    With --json a line for each event.
+    Of a job it is told what befell many of its tasks at once: held, released, rolled back, and so on. Attempts are told by
+    their tasks. With --json a line for each event.
     """
 
     async def ask(client: AsyncClient) -> None:

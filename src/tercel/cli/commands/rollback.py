@@ -2,7 +2,7 @@
 
 import click
 
-from tercel.cli.asking import is_sure, moment
+from tercel.cli.asking import clock, is_sure, moment
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import split
@@ -21,7 +21,7 @@ from tercel.wire.api import RollbackPart, RolledBack
 @click.option("--finished", is_flag=True, help="Tasks that finished.")
 @click.option("--all", "every", is_flag=True, help="All that has ended.")
 @click.option(
-    "--since", metavar="WHEN", help="Only what ended then or later: 14:05, 2026-11-16T14:05, 2h ago."
+    "--since", metavar="WHEN", help="Only what ended then or later: 14:05, 2026-11-16T14:05, '2h ago'."
 )
 @click.option(
     "--to",
@@ -65,6 +65,7 @@ def command(
     states = [state for given, state in flags if given or every]
     chosen = split(select)
     at = None if since is None else moment(since, "since")
+    then = "" if at is None else f"since {clock(at)}"
 
     async def ask(client: AsyncClient) -> None:
         async def roll(dry: bool) -> RolledBack:
@@ -80,13 +81,15 @@ def command(
             )
 
         found = await roll(True)
+        if found.count and found.to != to:
+            screen.note(f"nothing is {to} yet, so: {found.to}")
         if dry_run or not found.count:
             screen.emit(found)
-            screen.tell(listed(found, "would go back") if found.count else "no chosen task has ended so")
+            screen.tell(listed(found, "would go back", then))
             _more(screen, found, force)
             return
         if not yes:
-            screen.warn("\n".join(listed(found, "will go back")))
+            screen.warn("\n".join(listed(found, "will go back", then)))
             _more(screen, found, force)
         if found.under_way and not force:
             raise UsageError(
@@ -97,15 +100,18 @@ def command(
             return
         done = await roll(False)
         screen.emit(done)
-        screen.tell(listed(done, "went back"))
+        screen.tell(listed(done, "went back", then))
         if done.note:
             screen.note(done.note)
 
     talk(screen, ask)
 
 
-def listed(found: RolledBack, verb: str) -> list[str]:
-    lines = [f"{count(found.count, 'task')} {verb} to {found.to}:"]
+def listed(found: RolledBack, verb: str, since: str) -> list[str]:
+    if not found.count:
+        return [f"no chosen task has ended so {since}".rstrip()]
+    chosen = f" ({since})" if since else ""
+    lines = [f"{count(found.count, 'task')} {verb} to {found.to}{chosen}:"]
     return lines + [f"  {_part(part)}" for part in found.parts]
 
 

@@ -1,24 +1,47 @@
 """tercel snapshot inspect"""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
+from tercel.cli.asking import clock
 from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
-from tercel.cli.snapshots import moment
+from tercel.cli.snapshots import Passing, own_number
+from tercel.cli.talking import talk
 from tercel.cli.words import pairs, short, size, table
+from tercel.sdk.client import AsyncClient
 
 HEADERS = ("JOB", "OWNER", "NAME", "TASKS", "FINISHED", "FAILED", "CANCELLED", "TO DO")
 SHOWN = 100
 
 
 @click.command(cls=Command)
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", metavar="FILE")
 @click.pass_obj
-def command(screen: Screen, file: Path) -> None:
-    """Check FILE from its beginning to its end, and tell what is in it. No manager is needed."""
-    contents = late("tercel.stores.snapshot.checking", "check")(file)
+def command(screen: Screen, file: str) -> None:
+    """Check FILE from its beginning to its end, and tell what is in it. No manager is needed.
+
+    Or it is @3, for a snapshot that the manager took by itself.
+    """
+    number = own_number(file)
+    if not number:
+        _inspect(screen, Path(file), file)
+        return
+    with TemporaryDirectory() as directory:
+        copy = Path(directory) / "copy"
+
+        async def ask(client: AsyncClient) -> None:
+            async with Passing(screen, lambda size: f"{file}: {size} so far") as passing:
+                await client.save_snapshot(copy, number=number, heard=passing.heard)
+
+        talk(screen, ask)
+        _inspect(screen, copy, file)
+
+
+def _inspect(screen: Screen, file: Path, name: str) -> None:
+    contents = late("tercel.stores.snapshot.checking", "check")(file, name)
     header = contents.header
     screen.emit(
         {
@@ -44,7 +67,7 @@ def command(screen: Screen, file: Path) -> None:
     )
     facts = [
         ("snapshot", header.id),
-        ("saved", f"{moment(header.saved_at)}, {header.why}"),
+        ("saved", f"{clock(header.saved_at)}, {header.why}"),
         ("by", f"Tercel {header.version}"),
         ("size", size(file.stat().st_size)),
         ("tasks", f"{header.tasks:,}, {header.ended:,} of them ended"),

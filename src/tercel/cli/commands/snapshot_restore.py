@@ -49,5 +49,8 @@ def _tell(screen: Screen, done: Restoration) -> None:
     )
     if any(there != here for there, here in done.jobs):
         screen.tell(table(("WAS", "IS"), done.jobs))
+    if any(there != here for there, here in done.conditions):
+        conditions = [(f"C{there}", f"C{here}") for there, here in done.conditions]
+        screen.tell(table(("WAS", "IS"), conditions))
     for note in done.notes:
         screen.note(note)

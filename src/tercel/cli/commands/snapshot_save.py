@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from tercel.cli.lazy import Command
+from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import split
 from tercel.cli.snapshots import Passing, own_number
 from tercel.cli.talking import talk
-from tercel.cli.words import size
+from tercel.cli.words import count, size
 from tercel.core.errors import UsageError
 from tercel.sdk.client import AsyncClient
 
@@ -34,7 +34,9 @@ def command(screen: Screen, file: Path, select: tuple[str, ...], force: bool) ->
     async def ask(client: AsyncClient) -> None:
         async with Passing(screen, lambda size: f"{file}: {size} so far") as passing:
             saved = await client.save_snapshot(file, chosen, number=number, heard=passing.heard)
-        screen.emit({"file": str(file), "size_bytes": saved})
-        screen.tell(f"{file}: {size(saved)}")
+        header = late("tercel.stores.snapshot.files", "header")(file)
+        jobs, tasks = len(header.jobs), header.tasks
+        screen.emit({"file": str(file), "size_bytes": saved, "jobs": jobs, "tasks": tasks})
+        screen.tell(f"{file}: {count(jobs, 'job')}, {count(tasks, 'task')}, {size(saved)}")
 
     talk(screen, ask)

@@ -16,8 +16,10 @@ def command(screen: Screen, name: str, why: str) -> None:
     """Turn a system or an application off: app=matlab or system=hpc1. What runs goes on."""
 
     async def ask(client: AsyncClient) -> None:
-        await client.switch_off(name, why=why)
+        changed = (await client.switch_off(name, why=why)).count
         screen.emit({"name": name, "off": True})
-        screen.tell(f"{name}: off; `tercel switch on {name}` turns it on again")
+        screen.tell(
+            f"{name}: {'off' if changed else 'it was off before'}; `tercel switch on {name}` turns it on again"
+        )
 
     talk(screen, ask)
