@@ -32,6 +32,7 @@ from tercel.links.local import LocalDialer
 from tercel.links.places import private_dir
 from tercel.links.websocket import WebSocketDialer
 from tercel.manager.access import Tokens, digest, issue
+from tercel.manager.cleaning import keep_sweeping
 from tercel.manager.conversation import converse
 from tercel.manager.http import application
 from tercel.manager.options import ManagerOptions
@@ -149,6 +150,7 @@ async def serving(
             _listening(options, manager, tokens) as door,
             _running(manager.run()),
             _running(manager.snapshots.keep_taking()),
+            _running(keep_sweeping(manager)),
         ):
             access = Access(
                 url=door.url,

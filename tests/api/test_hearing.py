@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tercel.core.commands import MAX_SECONDS
+from tercel.core.conditions import Verdict
 from tercel.core.errors import PeerError
 from tercel.core.model import Needs
 from tercel.core.presence import WorkerInfo
 from tercel.core.reports import End, Output, Report
 from tercel.manager import hearing
+from tercel.testers.verdicts import NOT_BEFORE_MOST_S, NOTE_MOST, ROOM_MOST
 from tercel.wire.messages import INLINE_OUTPUT_BYTES, PROTOCOL, SEGMENT_BYTES, Hello, Segment, TailData
 from tests.api.house import done, inline
 
@@ -265,3 +267,10 @@ def test_live_output_fits_or_ends_the_link(piece: TailData, fits: bool) -> None:
     else:
         with pytest.raises(PeerError):
             hearing.check_tail(piece)
+
+
+def test_what_a_worker_found_out_is_bounded_as_what_the_managers_own_testers_find_out() -> None:
+    told = hearing.verdict(Verdict(False, ROOM_MOST + 1, "a\n\x1b[2Jb" + "x" * 9999, float(MAX_SECONDS)))
+    assert (told.room, told.not_before_s) == (ROOM_MOST, NOT_BEFORE_MOST_S)
+    assert told.note.startswith("a [2Jbxxx")
+    assert len(told.note) == NOTE_MOST

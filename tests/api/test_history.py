@@ -9,6 +9,7 @@ import pytest
 from tercel.core.changes import Change, JobResumed, Noted, OutputKept, Reopened
 from tercel.core.model import Role
 from tercel.core.reports import End
+from tercel.manager.rollback import named_ranges
 from tercel.wire.api import Cleaned, History, RolledBack
 from tests.api.house import House
 
@@ -85,6 +86,46 @@ async def test_ten_thousand_held_tasks_are_one_note(house: House) -> None:
         ("revised", 10_000, "0-9999"),
     ]
     assert len(house.manager.store.job_notes(1, skip=0, limit=100)) == 2
+
+
+async def test_tasks_that_many_like_notes_tell_of_are_named_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.submit(array="0-99", hold=True)
+    store = house.manager.store
+    notes = [Noted(1, ((2 * n, 2 * n),), 1e9 + n, "blocked", "C1") for n in range(50)]
+    await house.manager.on_disk(lambda: (store.write(notes), store.commit()))
+    named: list[object] = []
+
+    def counted(ranges: Any) -> str:
+        named.append(ranges)
+        return named_ranges(ranges)
+
+    monkeypatch.setattr("tercel.manager.history.named_ranges", counted)
+    told = (await house.get("/v1/jobs/1/history", History)).events
+    blocked = next(event for event in told if event.what == "blocked")
+    assert (blocked.at, blocked.until, blocked.count) == (1e9, 1e9 + 49, 50)
+    assert blocked.tasks.startswith("0,2,4,")
+    assert len(named) == len(told)
+
+
+@pytest.mark.C(15)
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+async def test_pages_of_a_jobs_history_are_all_of_it(house: House, limit: int) -> None:
+    await house.submit(array="0-99")
+    store = house.manager.store
+    times = [1e9, 1e9, 1e9 + 0.25, 1e9 + 0.5, 1e9 + 1, 1e9 + 1, 1e9 + 1, 2e9, 3e9 + 0.75]
+    notes = [Noted(1, ((n, n),), at, "blocked", f"C{n}") for n, at in enumerate(times)]
+    await house.manager.on_disk(lambda: (store.write(notes), store.commit()))
+    whole = await house.get("/v1/jobs/1/history", History)
+    page = await house.get(f"/v1/jobs/1/history?limit={limit}", History)
+    told = list(page.events)
+    while page.more:
+        page = await house.get(f"/v1/jobs/1/history?limit={limit}&skip={page.next}", History)
+        assert 0 < len(page.events) <= limit
+        told += page.events
+    assert told == whole.events
+    assert len(told) == 1 + len(notes)
 
 
 @pytest.mark.C(15)

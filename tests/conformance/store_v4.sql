@@ -189,6 +189,7 @@ CREATE INDEX outcome_unsuccessful ON outcome (job, task, state) WHERE state <> 1
 CREATE INDEX condition_open ON condition (id) WHERE closed_at IS NULL;
 CREATE INDEX condition_closed ON condition (closed_at) WHERE closed_at IS NOT NULL;
 CREATE INDEX note_by_task ON note (job, level, first);
+CREATE INDEX note_by_job ON note (job, at);
 CREATE INDEX note_by_time ON note (at);
 CREATE INDEX value_use_by_key ON value_use (key, job);
 COMMIT;

@@ -177,7 +177,8 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
             f"{job} history": [store.history(job, task) for task in tasks],
             f"{job} notes": [store.notes(job, task) for task in tasks],
             f"{job} all notes": [
-                store.job_notes(job, skip=skip, limit=limit) for skip, limit in ((0, 100), (1, 2))
+                store.job_notes(job, since=since, skip=skip, limit=limit)
+                for since, skip, limit in ((0.0, 0, 100), (0.0, 1, 2), (5.0, 0, 3), (7.5, 1, 100))
             ],
             f"{job} half done": store.half_done(job, [(first, last - 2), (last - 1, last)]),
             f"{job} ended since": [store.ended_since(job, at) for at in (0.0, 15.0, 1e12)],

@@ -1,5 +1,6 @@
 """Parts of a job as it stood at a moment: compared with a naive look at each attempt, for any way to cut them."""
 
+import weakref
 from collections.abc import Iterator
 
 from hypothesis import given
@@ -65,7 +66,15 @@ def cut(rows: list[tuple[int, int, bool, int]], size: int, *, history: bool) -> 
         else:
             yield OutcomesPart(JOB, names, [row(*one) for one in some])
         for _, attempt, _, _ in some:
-            yield SegmentPart(attempt, "out", 0, str(attempt).encode())
+            yield from pieces(attempt)
+
+
+class Traced(SegmentPart, frozen=True, weakref=True):
+    """Of which it is known whether anybody holds it."""
+
+
+def pieces(attempt: int) -> Iterator[SegmentPart]:
+    yield SegmentPart(attempt, "out", 0, str(attempt).encode())
 
 
 tries = st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=3)
@@ -109,7 +118,7 @@ def test_what_is_kept_is_what_each_task_had_then(
     ]
     others = [f"is {task}" for task in range(len(told))]
 
-    found = list(Replaying(JOB, float(at), kept, past.chosen(), others).parts(parts))
+    found = list(Replaying(JOB, float(at), kept, past.chosen(), others, pieces).parts(parts))
 
     lines, *rest = found
     assert lines == LinesPart(JOB, 0, others)
@@ -138,3 +147,28 @@ def test_what_is_kept_is_what_each_task_had_then(
     assert seen == expected
     assert tasks == sorted(expected), "in order"
     assert sorted(spoke) == sorted(number for numbers in expected.values() for number in numbers)
+
+
+def test_output_of_what_is_put_back_is_not_held_until_then() -> None:
+    tasks = 200
+    alive: weakref.WeakSet[SegmentPart] = weakref.WeakSet()
+    most = 0
+
+    def large(attempt: int) -> Iterator[SegmentPart]:
+        nonlocal most
+        piece = Traced(attempt, "out", 0, b"x")
+        alive.add(piece)
+        most = max(most, len(alive))
+        yield piece
+
+    def told() -> Iterator[JobsPart]:
+        names = {number: f"w{number}" for number in range(3)}
+        for task in range(tasks):
+            yield HistoryPart(JOB, names, [earlier(task, task + 1, True, 1)])
+            yield from large(task + 1)
+
+    chosen = {task: task + 1 for task in range(tasks)}
+    replaying = Replaying(JOB, 5.0, IntervalSet([(0, tasks - 1)]), chosen, None, large)
+    spoke = sum(isinstance(part, SegmentPart) for part in replaying.parts(told()))
+    assert spoke == tasks
+    assert most < 5

@@ -5,8 +5,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import merge
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,7 +28,16 @@ from tercel.core.changes import (
 from tercel.core.errors import PassingFault, TercelError, UsageError
 from tercel.core.model import JobSpec
 from tercel.core.reports import Output
-from tercel.stores.sqlite import SqliteStore, chunks, cleaning_queries, conditions, outcomes, queries, schema
+from tercel.stores.sqlite import (
+    SqliteStore,
+    chunks,
+    cleaning_queries,
+    conditions,
+    notes,
+    outcomes,
+    queries,
+    schema,
+)
 from tercel.stores.sqlite.connections import BUSY_TIMEOUT_S
 from tests.conformance.stores import (
     FAILED,
@@ -423,3 +434,18 @@ def test_a_million_outcomes_take_little_room(kept: KeptInSqlite, path: Path) -> 
     assert path.stat().st_size < 80 * 20_000 + 40 * 4096
     assert kept.reopen().jobs[0].finished == [(0, 19_999)]
     assert kept.store.ended(1, FINISHED) == [(0, 19_999)]
+
+
+def test_a_page_of_a_jobs_notes_reads_no_more_than_it_tells(
+    kept: KeptInSqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_over(kept.store, job(1), *(Noted(1, ((0, 0),), float(n), "blocked", f"C{n}") for n in range(500)))
+    read: list[object] = []
+
+    def counted(first: Iterable[object], *others: Iterable[object], key: Any) -> Iterator[object]:
+        return merge((row for row in first if not read.append(row)), *others, key=key)
+
+    monkeypatch.setattr(notes, "merge", counted)
+    told = kept.store.job_notes(1, since=400.0, limit=10)
+    assert [note.at for note in told] == [400.0 + n for n in range(10)]
+    assert len(read) <= 12

@@ -285,6 +285,8 @@ def test_notes_of_a_job_are_read_in_pages_and_what_says_the_same_is_one(kept: Ke
         ("released", ((6, 7),)),
     ]
     assert kept.store.job_notes(1, skip=1, limit=1) == told[1:2]
+    assert kept.store.job_notes(1, since=2.0, limit=10) == told[1:]
+    assert kept.store.job_notes(1, since=1.5, skip=1, limit=10) == told[2:]
     assert kept.store.job_notes(2, skip=0, limit=9) == []
 
 

@@ -219,8 +219,29 @@ def test_an_uploaded_value_goes_with_the_last_job_that_names_it(kept: Kept) -> N
     assert there() == ["ba", "bf", "bz"]
     kept.store.remove_jobs([2], ended_before=NEW)
     kept.reopen()
-    assert clean(kept.store).values == 3
+    assert clean(kept.store, keep_values=("bf",)).values == 3
     assert there() == ["bf", "bz"]
+    assert clean(kept.store, limit=1).values == 3, "what was kept for somebody goes later"
+    assert there() == ["bz"]
+
+
+def test_a_value_that_was_kept_for_a_job_goes_with_that_job(kept: Kept) -> None:
+    calls = (Call(b"", ("ba",)),)
+    hand_over(
+        kept.store,
+        ValueKept("ba", 0, b"x", True),
+        job(1, (0, 0), calls=calls),
+        JobEnded(1, 10.0, 1, 0, 0),
+    )
+    kept.store.remove_jobs([1], ended_before=NEW)
+    clean(kept.store, keep_values=("ba",))
+    hand_over(kept.store, job(2, (0, 0), calls=calls))
+    assert clean(kept.store).values == 0
+    assert kept.store.value_piece_count("ba") == 1
+    hand_over(kept.store, JobEnded(2, 10.0, 1, 0, 0))
+    kept.store.remove_jobs([2], ended_before=NEW)
+    assert clean(kept.store).values == 1
+    assert kept.store.value_piece_count("ba") == 0
 
 
 def test_half_of_a_value_is_never_there(kept: Kept) -> None:

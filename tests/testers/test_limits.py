@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tercel.core.conditions import Verdict
+from tercel.testers import running
+from tercel.testers.commands import CommandTester
 from tercel.testers.contract import Surroundings
 from tercel.testers.files import FileTester
 from tercel.testers.gates import Gate
@@ -187,6 +189,49 @@ async def test_a_command_finds_the_jobs_directory_and_variables_but_no_secret_of
 async def test_a_command_without_a_directory_has_one_of_its_own_that_is_removed(testers: Testers) -> None:
     verdict = await command(testers, "touch x; pwd")
     assert verdict.cleared and not Path(verdict.note).exists()
+
+
+async def test_a_command_that_is_given_up_while_its_directory_is_made_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, made = threading.Event(), threading.Event(), threading.Event()
+    own = tmp_path / "own"
+
+    def slowly(prefix: str) -> str:
+        begun.set()
+        go_on.wait()
+        own.mkdir()
+        made.set()
+        return str(own)
+
+    monkeypatch.setattr("tempfile.mkdtemp", slowly)
+    asking = asyncio.create_task(CommandTester().test("true", Surroundings()))
+    await asyncio.to_thread(begun.wait)
+    asking.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    assert await asyncio.to_thread(made.wait, 10.0)
+    await becomes(lambda: not own.exists(), "it is removed", patience_s=10.0)
+
+
+async def test_a_number_that_may_be_anothers_by_now_is_not_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that ended by itself was reaped: its number is free."""
+    signalled: list[int] = []
+    monkeypatch.setattr("os.killpg", lambda _, number: signalled.append(number))
+    looked: list[int] = []
+    monkeypatch.setattr(running, "descendants", lambda pids: looked.extend(pids) or [])
+    monkeypatch.setattr(running, "_members", lambda _: [os.getpid()])
+    assert (await running.run(["/bin/true"])).code == 0
+    assert set(signalled) <= {0}
+    assert not looked
+
+
+async def test_what_a_program_that_has_ended_left_in_its_group_is_ended() -> None:
+    """Where nothing else finds it: this process is no subreaper."""
+    ended = await running.run(["/bin/sh", "-c", "sleep 3600 & echo $!"])
+    await becomes(lambda: not is_running(int(ended.last_line)), "it is ended")
 
 
 @pytest.mark.parametrize("end", ["sleep 3600", "exit 0"])

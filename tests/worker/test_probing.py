@@ -13,6 +13,7 @@ import pytest
 from tercel.core.conditions import Verdict
 from tercel.links.websocket import WebSocketDialer
 from tercel.testers.contract import Surroundings
+from tercel.testers.verdicts import NOT_BEFORE_MOST_S, NOTE_MOST, ROOM_MOST
 from tercel.wire.messages import Ack, Bye, Drain, Probe, Probed, Returned
 from tercel.worker import probing
 from tests.worker.network import Server
@@ -184,10 +185,14 @@ async def _says(said: object) -> object:
     [
         (_raises, "the tester failed on node: LookupError: there is no such tester xxx"),
         (_cancels_itself, "the tester failed on node: it cancelled itself"),
-        (lambda: _says(None), "the tester failed on node: ValidationError"),
-        (lambda: _says(object()), "the tester failed on node: TypeError"),
-        (lambda: _says(Verdict("yes")), "the tester failed on node: ValidationError"),  # type: ignore[arg-type]
-        (lambda: _says(Verdict(True, 1, 5)), "the tester failed on node: ValidationError"),  # type: ignore[arg-type]
+        (lambda: _says(None), "its tester answered with NoneType"),
+        (lambda: _says(object()), "its tester answered with object"),
+        (lambda: _says(Verdict("yes")), "its tester's answer is malformed"),  # type: ignore[arg-type]
+        (lambda: _says(Verdict(True, 1, 5)), "its tester's answer is malformed"),  # type: ignore[arg-type]
+        (lambda: _says(Verdict(True, -5)), "its tester says that there is room for -5 tasks"),
+        (lambda: _says(Verdict(False, 0, "", math.nan)), "its tester asks for a pause that is none"),
+        (lambda: _says(Verdict(False, 0, "", math.inf)), "its tester asks for a pause that is none"),
+        (lambda: _says(Verdict(False, 0, "", -1.0)), "its tester asks for a pause that is none"),
     ],
 )
 async def test_a_tester_that_fails_has_not_cleared_and_harms_nobody(
@@ -201,7 +206,7 @@ async def test_a_tester_that_fails_has_not_cleared_and_harms_nobody(
     probed = await link.expect(Probed)
     assert (probed.number, probed.verdict.cleared) == (1, False)
     assert probed.verdict.note.startswith(note)
-    assert len(probed.verdict.note) <= probing.NOTE_MOST
+    assert len(probed.verdict.note) <= NOTE_MOST
     await link.send(Probe(2, "quick", 4.0))
     assert (await link.expect(Probed)).verdict.cleared
     await stage.killed()
@@ -212,12 +217,12 @@ async def test_a_tester_that_fails_has_not_cleared_and_harms_nobody(
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (Verdict(True, 10**30), Verdict(True, 2**31 - 1)),
-        (Verdict(True, -5), Verdict(True, 0)),
-        (Verdict(False, 0, "a\n\x1b\ud800b" + "x" * 9999), Verdict(False, 0, "a   b" + "x" * 495)),
-        (Verdict(False, 0, "", math.nan), Verdict(False)),
-        (Verdict(False, 0, "", math.inf), Verdict(False)),
-        (Verdict(False, 0, "", -1.0), Verdict(False)),
+        (Verdict(True, 10**30), Verdict(True, ROOM_MOST)),
+        (
+            Verdict(False, 0, "a\n\x1b\ud800b" + "x" * 9999),
+            Verdict(False, 0, "a b" + "x" * (NOTE_MOST - 4) + "…"),
+        ),
+        (Verdict(False, 0, "", 1e9), Verdict(False, 0, "", NOT_BEFORE_MOST_S)),
     ],
 )
 async def test_a_tester_that_exaggerates_is_cut_short(tmp_path: Path, said: Verdict, told: Verdict) -> None:

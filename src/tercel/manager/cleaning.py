@@ -1,15 +1,19 @@
 """Removing what is old: jobs that ended long ago with all they left, closed conditions, notes, and long histories.
 
 In small slices, each where commits are made and between two of them, so that nobody waits long for the disk.
+What jobs have left that were never here, since they could not be restored or forked, goes without being asked for.
 """
 
 import asyncio
+import logging
 
-from tercel.core.errors import UsageError
+from tercel.core.errors import PassingFault, UsageError
 from tercel.manager.access import Identity
 from tercel.manager.service import Manager
 from tercel.stores.contract import Cleaned as Slice
 from tercel.wire.api import Clean, Cleaned
+
+log = logging.getLogger("tercel.manager")
 
 JOBS_AT_ONCE = 100
 KEPT_ATTEMPTS = 50
@@ -17,6 +21,8 @@ KEPT_ATTEMPTS = 50
 MOST_JOBS = 2**31
 LEAST_S = 1.0
 MOST_S = 100 * 365 * 86400.0
+QUIET_S = 10.0
+"""After the start, before what was left by an earlier manager is removed: others wait for the disk then."""
 
 
 async def clean(manager: Manager, who: Identity, asked: Clean) -> Cleaned:
@@ -31,14 +37,8 @@ async def clean(manager: Manager, who: Identity, asked: Clean) -> Cleaned:
     if asked.dry_run:
         return await _counted(manager, before)
     note = await _keep_safe(manager, who, before) if asked.snapshot else ""
-    # Nobody brings an ended job back meanwhile.
-    async with manager.reopening:
-        jobs, tasks, output_bytes = await _remove_jobs(manager, before)
-    gone = Slice(more=True)
-    while gone.more:
-        gone += await manager.on_disk(
-            lambda: manager.store.clean(before=before, keep_values=manager.uploads.named_lately())
-        )
+    jobs, tasks, output_bytes = await _remove_jobs(manager, before)
+    gone = await _sweep(manager, before)
     attempts, after = 0, (0, -1)
     while True:
         compacted = await manager.on_disk(
@@ -61,6 +61,28 @@ async def clean(manager: Manager, who: Identity, asked: Clean) -> Cleaned:
     )
 
 
+async def keep_sweeping(manager: Manager) -> None:
+    """For ever: what is left of jobs that are gone, some time after the start and whenever there is such."""
+    asyncio.get_running_loop().call_later(QUIET_S, manager.leftovers.set)
+    while True:
+        await manager.leftovers.wait()
+        manager.leftovers.clear()
+        try:
+            await _sweep(manager, 0.0)
+        except PassingFault as error:
+            log.warning("what is left of removed jobs stays until the next start: %s", error)
+
+
+async def _sweep(manager: Manager, before: float) -> Slice:
+    """And notes and conditions from before then."""
+    gone = Slice(more=True)
+    while gone.more:
+        gone += await manager.on_disk(
+            lambda: manager.store.clean(before=before, keep_values=manager.uploads.named_lately())
+        )
+    return gone
+
+
 async def _keep_safe(manager: Manager, who: Identity, before: float) -> str:
     """What becomes removable only when others are gone comes along, for those need it."""
     found = await asyncio.to_thread(manager.store.removable, ended_before=before, owner=None, limit=MOST_JOBS)
@@ -71,14 +93,8 @@ async def _remove_jobs(manager: Manager, before: float) -> tuple[int, int, int]:
     jobs = tasks = output_bytes = 0
     while True:
         found = await _removable(manager, before, JOBS_AT_ONCE)
-        weights = {id: await _weight(manager, id) for id in found}
-        # Whoever is about to need one has pinned it, or cannot any more.
-        manager.removing.update(id for id in found if id not in manager.machine.pinned)
-        try:
-            chosen = sorted(manager.removing)
-            removed = await manager.on_disk(lambda: manager.store.remove_jobs(chosen, ended_before=before))  # noqa: B023
-        finally:
-            manager.removing.clear()
+        weights = {id: await asyncio.to_thread(_weight, manager, id) for id in found}
+        removed = await _remove(manager, found, before)
         if not removed:
             return jobs, tasks, output_bytes
         jobs += len(removed)
@@ -86,21 +102,35 @@ async def _remove_jobs(manager: Manager, before: float) -> tuple[int, int, int]:
         output_bytes += sum(weights[id][1] for id in removed)
 
 
+async def _remove(manager: Manager, found: list[int], before: float) -> list[int]:
+    # Nobody brings an ended job back meanwhile; whoever waits to do that has its turn between two slices.
+    async with manager.reopening:
+        await manager.settled()
+        # Whoever is about to need one has pinned it, or cannot any more.
+        machine = manager.machine
+        manager.removing.update(id for id in found if machine.find(id) is None and id not in machine.pinned)
+        try:
+            chosen = sorted(manager.removing)
+            return await manager.on_disk(lambda: manager.store.remove_jobs(chosen, ended_before=before))
+        finally:
+            manager.removing.clear()
+
+
 async def _removable(manager: Manager, before: float, limit: int) -> list[int]:
     found = await asyncio.to_thread(manager.store.removable, ended_before=before, owner=None, limit=limit)
     return [id for id in found if manager.machine.find(id) is None]
 
 
-async def _weight(manager: Manager, id: int) -> tuple[int, int]:
-    """How many tasks it has, and how many bytes of output."""
+def _weight(manager: Manager, id: int) -> tuple[int, int]:
+    """How many tasks it has, and how many bytes of output. Beside the loop."""
     row = manager.store.job(id)
-    return (row.task_count if row else 0), await asyncio.to_thread(manager.store.kept_bytes, id)
+    return (row.task_count if row else 0), manager.store.kept_bytes(id)
 
 
 async def _counted(manager: Manager, before: float) -> Cleaned:
     """Without those that become removable only when others are gone which need them."""
     found = await _removable(manager, before, MOST_JOBS)
-    weights = [await _weight(manager, id) for id in found]
+    weights = [await asyncio.to_thread(_weight, manager, id) for id in found]
     return Cleaned(
         jobs=len(found),
         tasks=sum(tasks for tasks, _ in weights),

@@ -260,7 +260,7 @@ def _parts(reading: Reading, drafts: list[_Draft], at: float | None) -> Iterator
     for draft in drafts:
         id = draft.row.id
         yield JobPart(draft.row, tuple(draft.live.edges))
-        replaying = Replaying(id, at, draft.kept, draft.chosen, draft.change.texts)
+        replaying = Replaying(id, at, draft.kept, draft.chosen, draft.change.texts, reading.segments)
         yield from replaying.parts(reading.parts(id))
 
 

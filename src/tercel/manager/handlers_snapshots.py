@@ -8,7 +8,7 @@ from pathlib import Path
 from aiohttp import web
 
 from tercel.core.errors import UsageError
-from tercel.manager import requests, restoring
+from tercel.manager import receiving, requests
 from tercel.manager.calls import Call, answer, whole_number
 from tercel.stores.snapshot.saving import Choice
 from tercel.wire.api import Selection
@@ -26,8 +26,7 @@ async def get_snapshot(call: Call) -> web.StreamResponse:
             raise UsageError("a snapshot has whole jobs: write 37, not 37.4", "select")
         jobs = frozenset(id for id, _ in chosen)
     choice = Choice(jobs=jobs, owner=call.who.sees_only, why=f"saved by {call.who.user}")
-    async with call.manager.snapshots.passing() as path:
-        await call.manager.snapshots.save(path, choice)
+    async with call.manager.snapshots.saved(call.who.user, choice) as path:
         return await _sent(call, path)
 
 
@@ -42,12 +41,13 @@ async def get_own_snapshot(call: Call) -> web.StreamResponse:
 
 async def post_restore(call: Call) -> web.Response:
     again = call.flag("again")
-    return answer(await restoring.take(call.manager, call.who, call.content(), again=again))
+    size_bytes = call.request.content_length or 0
+    return answer(await receiving.take(call.manager, call.who, call.content(), size_bytes, again=again))
 
 
 async def post_own_restore(call: Call) -> web.Response:
     again = call.flag("again")
-    return answer(await restoring.take_own(call.manager, call.who, _number(call), again=again))
+    return answer(await receiving.take_own(call.manager, call.who, _number(call), again=again))
 
 
 def _number(call: Call) -> int:

@@ -28,6 +28,7 @@ from tercel.core.placement import MAX_TAGS, check_tags
 from tercel.core.presence import Facts, WorkerInfo
 from tercel.core.reports import Output, Report
 from tercel.core.resources import WHOLE
+from tercel.testers.verdicts import sound
 from tercel.wire.messages import (
     INLINE_OUTPUT_BYTES,
     PROTOCOL,
@@ -172,7 +173,7 @@ def verdict(found: Verdict) -> Verdict:
     # The comparisons are also false of what is not a number.
     if not (0 <= found.room <= MAX_SIZE and 0.0 <= found.not_before_s <= MAX_SECONDS):
         raise PeerError("found room for an impossible number of tasks, or asks for an impossible pause")
-    return Verdict(found.cleared, found.room, _legible(found.note), found.not_before_s)
+    return sound(found)
 
 
 def check_cached(kept: list[tuple[str, int]], gone: list[str], known: Collection[str]) -> None:

@@ -4,8 +4,11 @@ A page of a task's history is cut from all of it; a job's is read page by page, 
 """
 
 import asyncio
+from collections.abc import Sequence
+from itertools import groupby
 
 from tercel.core.blame import blame_of
+from tercel.core.changes import Noted
 from tercel.core.errors import NotFound
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import JobRow
@@ -17,6 +20,8 @@ from tercel.manager.service import Manager
 from tercel.wire.api import History, HistoryEvent
 
 _NO_CODE = (End.TIMED_OUT, End.CANCELLED, End.INTERRUPTED, End.REFUSED, End.EXCEEDED)
+NOTES_A_SECOND = 2**20
+"""More than befall a job. A page's number is below 2**53 for a few centuries."""
 _WORDS = {
     (TaskState.CANCELLED, End.INTERRUPTED): "interrupted",
     (TaskState.FAILED, End.INTERRUPTED): "interrupted",
@@ -79,7 +84,11 @@ def _attempt(outcome: Outcome, row: JobRow) -> list[HistoryEvent]:
 
 
 async def of_job(manager: Manager, row: JobRow, *, skip: int, limit: int) -> History:
-    notes = await asyncio.to_thread(manager.store.job_notes, row.id, skip=skip, limit=limit + 1)
+    """`skip`: 0, or what the page before says is next."""
+    since, skipped = divmod(skip, NOTES_A_SECOND)
+    notes = await asyncio.to_thread(
+        manager.store.job_notes, row.id, since=since, skip=skipped, limit=limit + 1
+    )
     more = len(notes) > limit
     found: list[HistoryEvent] = []
     if skip == 0:
@@ -92,29 +101,40 @@ async def of_job(manager: Manager, row: JobRow, *, skip: int, limit: int) -> His
                 count=row.task_count,
             )
         )
-    members = IntervalSet()
-    for note in notes[:limit]:
-        last = found[-1] if found else None
-        if last is not None and (last.what, last.text) == (note.what, note.note):
-            found.pop()  # the same befell others soon after: that is one line
-        else:
-            last, members = None, IntervalSet()
-        members.update(IntervalSet(note.ranges))
-        found.append(
-            HistoryEvent(
-                at=note.at if last is None else last.at,
-                until=None if last is None else note.at,
-                what=note.what,
-                text=note.note,
-                tasks=named_ranges(members.ranges()),
-                count=len(members),
-            )
-        )
+    found += await asyncio.to_thread(_runs, notes[:limit])
     if row.ended_at is not None and not more:
         text = f"{row.finished:,} finished, {row.failed:,} failed, {row.cancelled:,} cancelled"
         found.append(HistoryEvent(at=row.ended_at, what="ended", text=text, count=row.task_count))
         found.sort(key=lambda event: event.at)  # a job may have been restored, or forked, after its end
     explained = await explaining.explain_job(manager, row)
     return History(
-        id=str(row.id), events=found, more=more, next=skip + min(limit, len(notes)), now=explained.summary
+        id=str(row.id), events=found, more=more, next=_behind(skip, notes[:limit]), now=explained.summary
     )
+
+
+def _behind(skip: int, notes: Sequence[Noted]) -> int:
+    """Where the page after these begins: a second, and how many notes of that second have been told."""
+    if not notes:
+        return skip
+    second = max(int(notes[-1].at), 0)
+    told = sum(note.at >= second for note in notes)
+    return max(skip, second * NOTES_A_SECOND) + told
+
+
+def _runs(notes: Sequence[Noted]) -> list[HistoryEvent]:
+    """What befell others soon after in the same words is one event. Made when all of them are known: they may be many."""
+    events: list[HistoryEvent] = []
+    for (what, text), alike in groupby(notes, key=lambda note: (note.what, note.note)):
+        run = list(alike)
+        members = IntervalSet([range for note in run for range in note.ranges])
+        events.append(
+            HistoryEvent(
+                at=run[0].at,
+                until=run[-1].at if len(run) > 1 else None,
+                what=what,
+                text=text,
+                tasks=named_ranges(members.ranges()),
+                count=len(members),
+            )
+        )
+    return events

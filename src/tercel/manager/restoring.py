@@ -12,8 +12,8 @@ Once the file is checked and found good, it is restored though the client may ha
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -31,7 +31,6 @@ from tercel.manager.access import Identity
 from tercel.manager.finding import pinned
 from tercel.manager.inputs import restored
 from tercel.manager.service import Manager
-from tercel.manager.snapshots import unwritten
 from tercel.stores.contract import needed_by
 from tercel.stores.snapshot.checking import Contents, check
 from tercel.stores.snapshot.contract import ROWS, Placed
@@ -51,7 +50,6 @@ T = TypeVar("T")
 MOST_ATTEMPTS = 2**31
 """In one snapshot: a manager numbers twice as many before it must be started anew."""
 SLICE_BYTES = 2**20
-RECEIVED_BYTES = 2**22
 JOBS_AT_ONCE = 100
 """Read from the store, and handed to the machine, before others get their turn."""
 NOTES_MOST = 20
@@ -62,53 +60,6 @@ _MADE_BY_CLIENT = re.compile(r"[0-9a-f]{32}(/[0-9]+)?")
 
 _under_way: set[asyncio.Future[Any]] = set()
 """Nothing else holds them when a client leaves."""
-
-
-async def take(manager: Manager, who: Identity, content: AsyncIterator[bytes], *, again: bool) -> Restoration:
-    """Restore what a client sends."""
-    async with AsyncExitStack() as stack:
-        path = await stack.enter_async_context(manager.snapshots.passing())
-        await _receive(path, content)
-        staying = stack.pop_all()
-    return await _to_the_end(manager, who, path, staying, again=again)
-
-
-async def take_own(manager: Manager, who: Identity, number: int, *, again: bool) -> Restoration:
-    """Restore what the manager saved by itself."""
-    path = await asyncio.to_thread(manager.snapshots.path, who, number)
-    async with AsyncExitStack() as stack:
-        copy = await stack.enter_async_context(manager.snapshots.passing())
-        await asyncio.to_thread(copy.hardlink_to, path)  # it may be the next to be pruned
-        staying = stack.pop_all()
-    return await _to_the_end(manager, who, copy, staying, again=again)
-
-
-async def _receive(path: Path, content: AsyncIterator[bytes]) -> None:
-    gathered = bytearray()
-    try:
-        with path.open("xb") as file:
-            async for chunk in content:
-                gathered += chunk
-                if len(gathered) >= RECEIVED_BYTES:
-                    await asyncio.to_thread(file.write, bytes(gathered))
-                    gathered.clear()
-            await asyncio.to_thread(file.write, bytes(gathered))
-    except OSError as error:
-        if isinstance(error, ConnectionError):
-            raise
-        raise unwritten(error, path) from None
-
-
-async def _to_the_end(
-    manager: Manager, who: Identity, path: Path, staying: AsyncExitStack, *, again: bool
-) -> Restoration:
-    """`staying` is closed when the file is of no more use."""
-
-    async def done() -> Restoration:
-        async with staying:
-            return await restore(manager, who, path, again=again)
-
-    return await to_the_end(done())
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
@@ -179,7 +130,7 @@ async def _restore(
         absent = await manager.on_disk(lambda: _absent(manager, contents))
         if lost := sorted((contents.wanted & absent) - contents.values):
             raise UsageError(f"value {lost[0]} is neither in the snapshot nor here", "snapshot")
-        plan = _Plan(manager, contents)
+        plan = _Plan(manager, contents, await asyncio.to_thread(_taken, manager, contents))
         places = Places(
             plan.ids,
             {row.id: id for row, id in plan.conditions},
@@ -220,6 +171,7 @@ async def put_in(
     except BaseException:
         with suppress(PassingFault):  # then it is gone with the next start
             await manager.on_disk(partial(manager.store.unstage, numbers))
+            manager.leftovers.set()
         raise
     return await _go_on(manager, rows, {row.id: row for row in conditions})
 
@@ -239,11 +191,19 @@ def _absent(manager: Manager, contents: Contents) -> set[str]:
     return {key for key in keys if not manager.store.value_piece_count(key)}
 
 
+def _taken(manager: Manager, contents: Contents) -> dict[tuple[str, str], JobRow]:
+    """By owner and key: jobs that are here, and have the keys of those that come."""
+    named = {(job.row.owner, job.row.key) for job in contents.jobs if job.row.key}
+    found = {one: manager.store.job_by_key(*one) for one in named}
+    return {one: row for one, row in found.items() if row is not None}
+
+
 class _Plan:
     """What the jobs of a snapshot are called here, and what of them is another than it was."""
 
-    def __init__(self, manager: Manager, contents: Contents) -> None:
+    def __init__(self, manager: Manager, contents: Contents, taken: dict[tuple[str, str], JobRow]) -> None:
         self._manager = manager
+        self._taken = taken
         self.notes: list[str] = []
         self.ids = manager.take_job_ids([job.row.id for job in contents.jobs])
         flows = placed_flows((job.row for job in contents.jobs), self.ids)
@@ -260,7 +220,7 @@ class _Plan:
         if spec.queue and spec.queue != row.owner and spec.queue not in self._manager.machine.queues:
             self.notes.append(f"there is no queue {spec.queue} here: job {placed.id} is in {row.owner}'s own")
             spec = msgspec.structs.replace(spec, queue="")
-        other = self._manager.store.job_by_key(row.owner, key) if key else None
+        other = self._taken.get((row.owner, key))
         if other is not None:
             if not _MADE_BY_CLIENT.fullmatch(key):
                 self.notes.append(

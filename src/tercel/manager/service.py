@@ -100,6 +100,8 @@ class Manager:
         """Held while an ended job is brought back from the store, so that nobody else brings it back as well."""
         self.removing: set[int] = set()
         """Ended jobs that are being removed: nobody may begin to need them."""
+        self.leftovers = asyncio.Event()
+        """Set when jobs that never came to be have left something in the store."""
         self.uploads = Uploads()
         self.snapshots = Snapshots(self)
         self._next_job = loaded.next_job

@@ -9,11 +9,13 @@ They are made beside the loop, from one committed state of the store, in `snapsh
 import asyncio
 import logging
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from tercel.core.errors import NotFound, PassingFault, StoreFull, TercelError
 from tercel.core.model import JobRow
@@ -33,6 +35,13 @@ DIRECTORY = "snapshots"
 SUFFIX = ".tercel"
 SAFETY_TASKS = 200_000
 """Ended ones, of jobs that are put into a snapshot before something is done to them: that takes about a second."""
+SAVES_AT_ONCE = 2
+"""For clients: each takes a thread, of which there are few, and other requests need them."""
+TURN_S = 60.0
+"""The longest a client waits until others have saved theirs."""
+SPARE_BYTES = 2**30
+"""Of the manager's disk: what a client sends leaves so much of it to the store, or this part of a small one."""
+SPARE_PART = 0.05
 NUMBERS_TOLD = 100
 """Of the jobs of a snapshot, in a list."""
 SCHEDULED = "by schedule"
@@ -46,6 +55,9 @@ class Snapshots:
         self._directory = manager.options.data / DIRECTORY
         self._taking = asyncio.Lock()
         """Numbers are given one at a time."""
+        self._saves = asyncio.Semaphore(SAVES_AT_ONCE)
+        self._savers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By user: each has one file on its way at a time, until all of it is sent."""
         self.restoring = asyncio.Lock()
         """One is restored at a time."""
 
@@ -59,7 +71,18 @@ class Snapshots:
         try:
             yield path
         finally:
-            await asyncio.to_thread(path.unlink, missing_ok=True)
+            await asyncio.to_thread(_remove, path)
+
+    @asynccontextmanager
+    async def saved(self, user: str, choice: Choice) -> AsyncIterator[Path]:
+        """In a file that is gone with the request."""
+        async with AsyncExitStack() as stack:
+            await _in_turn(stack, self._savers.setdefault(user, asyncio.Lock()))
+            path = await stack.enter_async_context(self.passing())
+            async with AsyncExitStack() as turn:  # a slow reader keeps only its own user waiting
+                await _in_turn(turn, self._saves)
+                await self.save(path, choice)
+            yield path
 
     async def save(self, path: Path, choice: Choice) -> Header:
         """Into a file, with all that has happened so far."""
@@ -134,11 +157,17 @@ class Snapshots:
             await self.save(self._path(number), choice)
             await asyncio.to_thread(self._prune)
             log.info("snapshot @%d was taken %s: %s", number, choice.why, directory)
-            return self._view(number)[0]
+            try:
+                return self._view(number)[0]
+            except OSError as error:
+                raise unwritten(error, self._path(number)) from None
 
     async def keep_taking(self) -> None:
         """By schedule, for ever. Only what is unfinished, and what that needs: the rest does not change any more."""
-        await asyncio.to_thread(self._sweep)
+        try:
+            await asyncio.to_thread(self._sweep)
+        except TercelError as error:
+            log.warning("what was left on its way stays: %s", error)
         every_s = self._manager.options.snapshot_every_s
         if every_s <= 0:
             return
@@ -147,7 +176,14 @@ class Snapshots:
             await asyncio.sleep(pause_s)
 
     async def take_if_due(self, every_s: float) -> float:
-        """Returns how long there is nothing to do."""
+        """Returns how long there is nothing to do. What goes wrong is tried again then: the manager goes on."""
+        try:
+            return await self._taken_if_due(every_s)
+        except TercelError as error:
+            log.warning("the snapshot that is due could not be taken: %s", error)
+            return min(every_s, RETRY_S)
+
+    async def _taken_if_due(self, every_s: float) -> float:
         found = await asyncio.to_thread(self._found)
         last = max((view.saved_at for view, _ in found if view.why == SCHEDULED), default=None)
         begun = self._manager.started_at if last is None else last
@@ -156,10 +192,7 @@ class Snapshots:
             return due_s
         jobs = frozenset(self._manager.machine.jobs)
         if jobs:
-            try:
-                await self._take(Choice(jobs=jobs, why=SCHEDULED))
-            except TercelError as error:
-                log.warning("the snapshot that is due could not be taken: %s", error)
+            await self._take(Choice(jobs=jobs, why=SCHEDULED))
         return min(every_s, RETRY_S)
 
     # -- files --------------------------------------------------------------------------------------------
@@ -174,8 +207,14 @@ class Snapshots:
     def _path(self, number: int) -> Path:
         return self._directory / f"{number:06d}{SUFFIX}"
 
+    def _named(self, pattern: str) -> list[Path]:
+        try:
+            return list(self._directory.glob(pattern))
+        except OSError as error:
+            raise PassingFault(f"cannot read {self._directory}: {error.strerror}") from None
+
     def _numbers(self) -> list[int]:
-        names = [path.stem for path in self._directory.glob(f"*{SUFFIX}")]
+        names = [path.stem for path in self._named(f"*{SUFFIX}")]
         return sorted(int(name) for name in names if name.isdecimal())
 
     def _view(self, number: int) -> tuple[SnapshotView, Header]:
@@ -205,24 +244,51 @@ class Snapshots:
         """The oldest go. The newest stays, however large it is."""
         sizes: dict[int, int] = {}
         for number in self._numbers():
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 sizes[number] = self._path(number).stat().st_size
         options = self._manager.options
         while len(sizes) > 1 and (
             len(sizes) > options.snapshots_kept or sum(sizes.values()) > options.snapshots_bytes
         ):
             oldest = min(sizes)
-            self._path(oldest).unlink(missing_ok=True)
+            _remove(self._path(oldest))
             del sizes[oldest]
 
     def _sweep(self) -> None:
         """What a manager that was killed left on its way."""
-        for path in [*self._directory.glob("passing-*"), *self._directory.glob(".*.part")]:
-            path.unlink(missing_ok=True)
+        for path in [*self._named("passing-*"), *self._named(".*.part")]:
+            _remove(path)
 
 
 def _may_see(who: Identity, header: Header) -> bool:
     return who.sees_only is None or header.owners == (who.sees_only,)
+
+
+async def _in_turn(stack: AsyncExitStack, turn: AbstractAsyncContextManager[None]) -> None:
+    try:
+        async with asyncio.timeout(TURN_S):
+            await stack.enter_async_context(turn)
+    except TimeoutError:
+        raise PassingFault("other snapshots are being saved: try again in a minute") from None
+
+
+def check_room(path: Path, more_bytes: int) -> None:
+    """What a client sends must not take the room that the store needs to go on."""
+    usage = shutil.disk_usage(path.parent)
+    spare = min(SPARE_BYTES, int(usage.total * SPARE_PART))
+    if usage.free - more_bytes < spare:
+        raise StoreFull(
+            f"no room on the manager's disk for the snapshot ({path.parent}): {usage.free:,} bytes are free, and "
+            f"{spare:,} of them are kept for its store"
+        )
+
+
+def _remove(path: Path) -> None:
+    """What cannot be removed, as somebody's directory of such a name, stays: nothing else must fail by it."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("cannot remove %s: %s", path, error.strerror)
 
 
 def _written(work: Callable[[], Header], path: Path) -> Header:

@@ -90,7 +90,7 @@ class Store(SnapshotStore, Protocol):
     def clean(self, *, before: float, keep_values: Collection[str] = (), limit: int = 1000) -> Cleaned:
         """Remove about `limit` rows of removed jobs, of closed conditions and of notes older than `before`.
 
-        An uploaded value goes with the last job that refers to it, unless it is one of `keep_values`.
+        An uploaded value goes with the last job that refers to it; one of `keep_values` with a later clean.
         """
 
     def compact_history(
@@ -146,8 +146,11 @@ class Store(SnapshotStore, Protocol):
         Each names this task alone. Two with the same time, word and text are one.
         """
 
-    def job_notes(self, job: int, *, skip: int, limit: int) -> list[Noted]:
-        """As `notes`, of all its tasks: what was written of several with the same time, word and text is one."""
+    def job_notes(self, job: int, *, since: float = 0.0, skip: int = 0, limit: int) -> list[Noted]:
+        """As `notes`, of all its tasks: what was written of several with the same time, word and text is one.
+
+        Of then or later, without the first `skip` of those: a page costs what is in it, and what it skips.
+        """
 
     def half_done(self, job: int, ranges: Sequence[Range]) -> list[tuple[int, int]]:
         """Attempts at these tasks that left pieces of output which no record tells of, and how many each. See OutputsDropped."""

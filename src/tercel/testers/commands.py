@@ -7,6 +7,8 @@ import asyncio
 import re
 import shutil
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from tercel.core.commands import MAX_LINE_BYTES
 from tercel.core.conditions import Place, Verdict
@@ -30,16 +32,27 @@ class CommandTester:
         return line
 
     async def test(self, text: str, surroundings: Surroundings) -> Verdict:
-        own = "" if surroundings.cwd else await asyncio.to_thread(tempfile.mkdtemp, prefix="tercel-tester-")
         try:
-            ended = await run(["/bin/sh", "-c", text], cwd=surroundings.cwd or own, env=surroundings.env)
+            async with _directory(surroundings.cwd) as cwd:
+                ended = await run(["/bin/sh", "-c", text], cwd=cwd, env=surroundings.env)
         except (OSError, ValueError) as error:  # ValueError: a variable that no process can have
             at = f" in {surroundings.cwd}" if surroundings.cwd else ""
             return not_cleared(f"the command cannot be started{at}: {why(error).lower()}")
-        finally:
-            if own:
-                await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
         return _verdict(ended)
+
+
+@asynccontextmanager
+async def _directory(given: str) -> AsyncIterator[str]:
+    """The one that is given, or else one of its own, which is gone afterwards."""
+    if given:
+        yield given
+        return
+    making = asyncio.ensure_future(asyncio.to_thread(tempfile.mkdtemp, prefix="tercel-tester-"))
+    try:
+        yield await asyncio.shield(making)
+    finally:
+        # Also for who was cancelled before it was there: a thread that has begun makes it all the same.
+        await asyncio.to_thread(shutil.rmtree, await making, ignore_errors=True)
 
 
 def _verdict(ended: Ended) -> Verdict:

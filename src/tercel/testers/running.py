@@ -73,7 +73,7 @@ async def run(argv: list[str], cwd: str | None = None, env: dict[str, str] | Non
                 excess = await _watch(process, (out, err))
             finally:
                 _live.discard(mark)
-                await _end(process)
+                await _end(process, mark)
                 _roots.discard(process.pid)
             return Ended(process.returncode or 0, out.line() or err.line(), excess)
     finally:
@@ -120,24 +120,55 @@ async def _watch(process: asyncio.subprocess.Process, said: tuple[LastWords, Las
     return ""
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process, mark: bytes) -> None:
     """It and all that it started. All are stopped first, so that none can outrun this by forking."""
     stopped: set[int] = set()
     for _ in range(_ROUNDS_MOST):
-        root = [process.pid] if process.returncode is None else []
         strays, unsure = _strays()
-        found = {*root, *descendants([process.pid]), *strays}
+        # Once it has ended, its number may be another's.
+        if process.returncode is None:
+            found = {process.pid, *descendants([process.pid]), *strays}
+        else:
+            found = {*_left_in_group(process.pid, mark), *strays}
         if new := found - stopped:
             signal_all(new, signal.SIGSTOP)
             stopped |= new
             continue
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
         if not found and not unsure:
             break
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
         signal_all(found, signal.SIGKILL)
         await asyncio.sleep(0.002)
     await process.wait()
+
+
+def _left_in_group(group: int, mark: bytes) -> set[int]:
+    """Of a program that has ended. A group that somebody else made under this number has not its mark."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, 0)  # mostly there is none: then not all processes need to be looked at
+        return {pid for pid in _members(group) if mark in _variables(pid)}
+    return set()
+
+
+def _members(group: int) -> list[int]:
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):  # it has ended
+                state, _, its_group = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:3]
+                if int(its_group) == group and state != b"Z":
+                    found.append(int(entry.name))
+    return found
+
+
+def _variables(pid: int) -> list[bytes]:
+    """None of one that has ended, or is somebody else's."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _strays() -> tuple[set[int], bool]:
@@ -161,10 +192,9 @@ def _strays() -> tuple[set[int], bool]:
 
 def _is_stray(pid: int) -> bool | None:
     """None: it cannot be told yet. A process that is just becoming another program seems to have no variables at all."""
-    try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False  # it has ended, or is somebody else's
+    variables = _variables(pid)
+    if not variables:
+        return False
     if variables != [b""]:
         return _live.isdisjoint(variables)
     since = _blank.setdefault(pid, time.monotonic())

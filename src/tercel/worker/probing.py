@@ -9,16 +9,14 @@ answers too. When the link ends, so do they, unanswered: the manager asks anew, 
 import asyncio
 import contextlib
 import logging
-import math
 import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from tercel.core.conditions import Verdict
 from tercel.testers.contract import Asks, Surroundings
+from tercel.testers.verdicts import not_cleared, sound
 from tercel.wire.messages import Probe, Probed
 
 log = logging.getLogger("tercel.worker")
@@ -29,8 +27,6 @@ LIMIT_LEAST_S = 0.1
 LIMIT_MOST_S = 600.0
 GRACE_S = 5.0
 """So much longer than its limit a test may take before it is given up: ending what it has started takes a moment."""
-NOTE_MOST = 500
-ROOM_MOST = 2**31 - 1
 LOOK_S = 1.0
 """For a directory; a file system may hang."""
 
@@ -64,7 +60,7 @@ class Probing:
             async with asyncio.timeout(limit_s):
                 await self._room.acquire()
         except TimeoutError:
-            verdict = Verdict(False, note=f"too many tests at once on {self._node}")
+            verdict = not_cleared(f"too many tests at once on {self._node}")
         else:
             try:
                 verdict = await self._verdict(probe, max(LIMIT_LEAST_S, until - loop.time()))
@@ -75,15 +71,15 @@ class Probing:
 
     async def _verdict(self, probe: Probe, limit_s: float) -> Verdict:
         if self._testers is None:
-            return Verdict(False, note=f"{self._node} knows no testers")
+            return not_cleared(f"{self._node} knows no testers")
         if probe.cwd and probe.tester.startswith("command:") and await self._directories.lack(probe.cwd):
-            return Verdict(False, note=_said(f"{self._node} has no directory {probe.cwd}"))
+            return not_cleared(f"{self._node} has no directory {probe.cwd}")
         surroundings = Surroundings(cwd=probe.cwd, env=probe.env, limit_s=limit_s)
         try:
             async with asyncio.timeout(limit_s + GRACE_S):
-                return _sound(await self._testers.ask(probe.tester, surroundings))
+                return sound(await self._testers.ask(probe.tester, surroundings))
         except TimeoutError:
-            return Verdict(False, note=f"the test took longer than {limit_s:g} s on {self._node}")
+            return not_cleared(f"the test took longer than {limit_s:g} s on {self._node}")
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -92,23 +88,7 @@ class Probing:
         except Exception as fault:  # of somebody's tester: that harms its own condition only
             error = f"{type(fault).__name__}: {fault}"
         log.warning("The tester %.100s failed: %.500s.", probe.tester, error)
-        return Verdict(False, note=_said(f"the tester failed on {self._node}: {error}"))
-
-
-def _sound(verdict: Verdict) -> Verdict:
-    """As it may travel. Raises what msgspec does for what is no verdict at all."""
-    verdict = msgspec.convert(msgspec.to_builtins(verdict), Verdict)
-    return Verdict(
-        verdict.cleared,
-        min(max(0, verdict.room), ROOM_MOST),
-        _said(verdict.note),
-        verdict.not_before_s if 0.0 <= verdict.not_before_s < math.inf else 0.0,
-    )
-
-
-def _said(note: str) -> str:
-    """Short, and in one line."""
-    return "".join(character if character.isprintable() else " " for character in note[:NOTE_MOST])
+        return not_cleared(f"the tester failed on {self._node}: {error}")
 
 
 class _Directories:

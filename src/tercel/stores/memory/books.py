@@ -64,6 +64,8 @@ class Books:
         self.conditions: dict[int, ConditionRow] = {}
         self.leaving: dict[int, JobRow] = {}
         """Jobs that were removed and have left something behind."""
+        self.spared: set[str] = set()
+        """Values that no job refers to any more, but somebody may be about to."""
         self.next_job = self.next_condition = 1
         """At least: the last may have been removed."""
 

@@ -40,7 +40,7 @@ def clean(books: Books, before: float, keep_values: Collection[str]) -> Cleaned:
     while books.leaving:
         _, row = books.leaving.popitem()
         cleaned += _empty(books, row, keep_values)
-    return cleaned + _forget_old(books, before)
+    return cleaned + Cleaned(values=_drop_values(books, set(), keep_values)) + _forget_old(books, before)
 
 
 def _empty(books: Books, row: JobRow, keep_values: Collection[str]) -> Cleaned:
@@ -49,11 +49,17 @@ def _empty(books: Books, row: JobRow, keep_values: Collection[str]) -> Cleaned:
     segments = _drop_output(books, tasks.attempts())
     books.lines.pop(row.id, None)
     books.edges.pop(row.id, None)
-    unused = values_named(row, books.calls.pop(row.id, ())).difference(keep_values)
+    values = _drop_values(books, values_named(row, books.calls.pop(row.id, ())), keep_values)
+    return Cleaned(tasks.record_count(), segments, values, notes=len(tasks.notes))
+
+
+def _drop_values(books: Books, named: set[str], keep_values: Collection[str]) -> int:
+    """Those that were named by a job which is gone, and those that were spared before."""
+    unused = named | books.spared
     for other in [*books.jobs.values(), *books.leaving.values()]:
         unused -= values_named(other, books.calls.get(other.id, ()))
-    values = sum(len(books.values.pop(key, {})) for key in unused)
-    return Cleaned(tasks.record_count(), segments, values, notes=len(tasks.notes))
+    books.spared = unused.intersection(keep_values)
+    return sum(len(books.values.pop(key, {})) for key in unused - books.spared)
 
 
 def _forget_old(books: Books, before: float) -> Cleaned:

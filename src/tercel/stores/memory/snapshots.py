@@ -103,10 +103,12 @@ class MemoryReading(Reading):
                 report = outcome.report
                 if not any(kept and kept.segments for kept in (report.out, report.err, report.value)):
                     continue
-                for stream in ("err", "out", "value"):
-                    number = report.attempt
-                    for piece, data in sorted(self._books.segments.get((number, stream), {}).items()):
-                        yield SegmentPart(number, stream, piece, data)
+                yield from self.segments(report.attempt)
+
+    def segments(self, attempt: int) -> Iterator[SegmentPart]:
+        for stream in ("err", "out", "value"):
+            for number, data in sorted(self._books.segments.get((attempt, stream), {}).items()):
+                yield SegmentPart(attempt, stream, number, data)
 
 
 def _starts(ranges: Iterable[Range]) -> list[tuple[int, int]]:

@@ -209,9 +209,10 @@ class MemoryStore(Store):
         with self._lock:
             return self._books.tasks[job].notes_of(task)
 
-    def job_notes(self, job: int, *, skip: int, limit: int) -> list[Noted]:
+    def job_notes(self, job: int, *, since: float = 0.0, skip: int = 0, limit: int) -> list[Noted]:
         with self._lock:
-            return self._books.tasks[job].all_notes()[max(skip, 0) :][: max(limit, 0)]
+            found = [note for note in self._books.tasks[job].all_notes() if note.at >= since]
+        return found[max(skip, 0) :][: max(limit, 0)]
 
     def half_done(self, job: int, ranges: Sequence[Range]) -> list[tuple[int, int]]:
         with self._lock:

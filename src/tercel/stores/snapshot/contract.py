@@ -4,8 +4,8 @@
     staging    parts of jobs that nobody sees yet, under numbers that nothing else has; then, by `adopt`, all of them at once
 
 Staging and adopting are called where `commit` is, never between a `write` and its commit; each is durable when it returns, and
-if it raises it has done nothing. What was staged and never adopted is gone when the store is opened the next time, and its
-numbers are not used again.
+if it raises it has done nothing. What was staged and is not adopted, since it was unstaged or the store was opened anew, goes
+with `clean`; its numbers are not used again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tercel.core.changes import Change, LiveJob
 from tercel.core.conditions import ConditionRow
-from tercel.stores.snapshot.records import JobsPart, Restored, ValuePart
+from tercel.stores.snapshot.records import JobsPart, Restored, SegmentPart, ValuePart
 
 ROWS = 10_000
 """Of one part, at most."""
@@ -39,6 +39,9 @@ class Reading(Protocol):
 
     def parts(self, job: int) -> Iterator[JobsPart]:
         """What is known of a job beside its row and its edges, in the order of `records`."""
+
+    def segments(self, attempt: int) -> Iterator[SegmentPart]:
+        """The pieces of an attempt's output, as `parts` tells them."""
 
     def condition(self, id: int) -> ConditionRow | None: ...
 

@@ -4,8 +4,8 @@ A task that has run since, or is to, has the record that it had then among its e
 records, which stand in the order of their tasks.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -32,7 +32,8 @@ class _PutBack(msgspec.Struct):
 
     row: OutcomeRow
     worker: str
-    segments: list[SegmentPart]
+    spoke: bool = False
+    """Whether there are pieces of its output. They are read again when it is put back: together they may be very large."""
 
 
 class Replaying:
@@ -45,6 +46,7 @@ class Replaying:
         kept: IntervalSet,
         chosen: Mapping[int, int],
         lines: Sequence[str] | None,
+        segments: Callable[[int], Iterable[SegmentPart]],
     ) -> None:
         self._job = job
         self._at = at
@@ -52,6 +54,8 @@ class Replaying:
         self._chosen = chosen
         self._lines = lines
         """In the place of the job's own, if there are others."""
+        self._segments = segments
+        """Of an attempt."""
         self._back: dict[int, _PutBack] = {}
         """By task, ascending, as they are met."""
         self._awaited: dict[int, _PutBack] = {}
@@ -74,8 +78,8 @@ class Replaying:
                     yield from self._outcomes(part)
                 case SegmentPart(attempt) if attempt in self._told:
                     yield part
-                case SegmentPart(attempt):
-                    self._put_by(part)
+                case SegmentPart(attempt) if attempt in self._awaited:
+                    self._awaited[attempt].spoke = True
         yield from self._rest()
 
     def _history(self, part: HistoryPart) -> Iterator[HistoryPart]:
@@ -85,7 +89,7 @@ class Replaying:
             if row[0] not in self._kept:
                 continue
             if self._chosen.get(row[0]) == row[1]:
-                back = _PutBack(row[:16], part.workers[row[3]], [])
+                back = _PutBack(row[:16], part.workers[row[3]])
                 self._back[row[0]] = self._awaited[row[1]] = back
             elif self._at is None or row[ENDED_AT] <= self._at:
                 rows.append(row)
@@ -93,15 +97,10 @@ class Replaying:
         if rows:
             yield msgspec.structs.replace(part, rows=rows)
 
-    def _put_by(self, segment: SegmentPart) -> None:
-        back = self._awaited.get(segment.attempt)
-        if back is not None:
-            back.segments.append(segment)
-
     def _outcomes(self, part: OutcomesPart) -> Iterator[JobsPart]:
         rows = [row for row in part.rows if row[0] in self._kept and row[0] not in self._chosen]
         last = part.rows[-1][0]
-        back = list(takewhile(lambda task: task <= last, self._back))
+        back = list(itertools.takewhile(lambda task: task <= last, self._back))
         yield from self._joined(dict(part.workers), rows, back)
 
     def _rest(self) -> Iterator[JobsPart]:
@@ -115,14 +114,18 @@ class Replaying:
         """Records of now, and those that are put back."""
         self._awaited = {}
         self._told = {row[1] for row in rows}
-        segments: list[SegmentPart] = []
+        spoke: list[int] = []
         numbers = {name: number for number, name in workers.items()}
+        free = itertools.count(max(workers, default=0) + 1)
         for task in tasks:
             back = self._back.pop(task)
-            number = numbers.setdefault(back.worker, max(numbers.values(), default=0) + 1)
-            rows.append((*back.row[:3], number, *back.row[4:]))
-            segments += back.segments
+            if back.worker not in numbers:
+                numbers[back.worker] = next(free)
+            rows.append((*back.row[:3], numbers[back.worker], *back.row[4:]))
+            if back.spoke:
+                spoke.append(back.row[1])
         if rows:
             rows.sort(key=lambda row: row[0])
             yield OutcomesPart(self._job, {number: name for name, number in numbers.items()}, rows)
-            yield from segments
+            for attempt in spoke:
+                yield from self._segments(attempt)

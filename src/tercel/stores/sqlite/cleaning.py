@@ -22,6 +22,8 @@ VACUUM_PAGES = 128
 SPARE_PAGES = 1024
 """So many free pages stay: new rows need some soon."""
 _INCREMENTAL = 2
+_SPARED = -1
+"""In the place of a job: what no job refers to any more, but somebody may be about to."""
 
 
 # --- jobs
@@ -90,6 +92,7 @@ def clean(
         if not slice.is_full():
             connection.execute(queries.LEFT, found)
             slice.room -= 1
+    _spared(slice, keep_values)
     slice.notes += slice.take(queries.OLD_NOTES_REMOVE, {"before": before})
     if not slice.is_full():
         connection.execute(queries.CONDITION_NUMBER_KEEP)
@@ -143,15 +146,31 @@ def _forget(slice: _Slice, job: int, found: list[tuple[int, int]], remove: str) 
 def _values(slice: _Slice, job: int, keep_values: Collection[str]) -> None:
     if slice.is_full():
         return
-    where: dict[str, object] = {"job": job}
-    used = slice.connection.execute(queries.VALUES_USED, {**where, "limit": slice.room}).fetchall()
+    used = slice.connection.execute(queries.VALUES_USED, {"job": job, "limit": slice.room}).fetchall()
     for (key,) in used:
-        named = {**where, "key": key}
-        shared = slice.connection.execute(queries.VALUE_SHARED, named).fetchone() is not None
-        if not shared and key not in keep_values:
-            slice.values += slice.take(queries.PIECES_REMOVE, named, HEAVY)
+        if key in keep_values:
+            slice.connection.execute(queries.VALUE_SPARE, {"spared": _SPARED, "key": key})
+        _unuse(slice, job, key, keep_values)
         if slice.is_full():
             return
+
+
+def _spared(slice: _Slice, keep_values: Collection[str]) -> None:
+    """Those that were kept by an earlier clean. Of such there are as many as clients name within an hour, at most."""
+    for (key,) in slice.connection.execute(queries.VALUES_USED, {"job": _SPARED, "limit": -1}).fetchall():
+        if slice.is_full():
+            return
+        if key not in keep_values:
+            _unuse(slice, _SPARED, key, ())
+
+
+def _unuse(slice: _Slice, job: int, key: str, keep_values: Collection[str]) -> None:
+    """What nobody else refers to goes first: its row says until then that it is to go."""
+    named: dict[str, object] = {"job": job, "key": key}
+    shared = slice.connection.execute(queries.VALUE_SHARED, named).fetchone() is not None
+    if not shared and key not in keep_values:
+        slice.values += slice.take(queries.PIECES_REMOVE, named, HEAVY)
+    if not slice.is_full():
         slice.connection.execute(queries.VALUE_UNUSE, named)
         slice.room -= 1
 

@@ -60,7 +60,8 @@ SEGMENTS_REMOVE = """
 """
 
 VALUES_USED = "SELECT key FROM value_use WHERE job = :job ORDER BY key LIMIT :limit"
-VALUE_SHARED = "SELECT 1 FROM value_use WHERE key = :key AND job <> :job LIMIT 1"
+VALUE_SHARED = "SELECT 1 FROM value_use WHERE key = :key AND job <> :job AND job >= 0 LIMIT 1"
+VALUE_SPARE = "INSERT OR IGNORE INTO value_use (job, key) VALUES (:spared, :key)"
 VALUE_UNUSE = "DELETE FROM value_use WHERE job = :job AND key = :key"
 PIECES_REMOVE = """
     DELETE FROM value_piece WHERE key = :key

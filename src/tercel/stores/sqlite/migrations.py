@@ -68,6 +68,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         )
         """,
         "CREATE INDEX note_by_task ON note (job, level, first)",
+        "CREATE INDEX note_by_job ON note (job, at)",
         "CREATE INDEX note_by_time ON note (at)",
         "CREATE TABLE value_use (job INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (job, key)) WITHOUT ROWID",
         "CREATE INDEX value_use_by_key ON value_use (key, job)",

@@ -5,6 +5,10 @@ length, so that it begins not far before the task.
 """
 
 import sqlite3
+from collections.abc import Generator, Iterable
+from contextlib import closing
+from heapq import merge
+from itertools import groupby, islice
 
 from tercel.core.changes import Noted
 from tercel.core.intervals import IntervalSet, Range
@@ -50,19 +54,35 @@ def _level(length: int) -> int:
     return next(level for level, longest in enumerate(LENGTHS) if length <= longest)
 
 
-def of_job(connection: sqlite3.Connection, job: int, skip: int, limit: int) -> list[Noted]:
-    found: list[tuple[int, int, int, float, str, str]] = connection.execute(
-        queries.NOTES_OF_JOB, {"job": job}
-    ).fetchall()
-    for first, last, at, end, reason in connection.execute(queries.SPANS_OF_JOB, {"job": job}):
-        found.append((_BEHIND, first, last, at, SPAN_WORDS[ENDS[end]], reason))
-    joined: dict[tuple[float, str, str], tuple[int, list[Range]]] = {}
-    for id, first, last, at, what, note in sorted(found):
-        joined.setdefault((at, what, note), (id, []))[1].append((first, last))
-    order = sorted((at, id, what, note, ranges) for (at, what, note), (id, ranges) in joined.items())
+def of_job(connection: sqlite3.Connection, job: int, since: float, skip: int, limit: int) -> list[Noted]:
+    with closing(_as_they_came(connection, job, since)) as rows:
+        told = (
+            note for at, alike in groupby(rows, key=lambda row: row[0]) for note in _at_once(job, at, alike)
+        )
+        return list(islice(told, skip, skip + limit))
+
+
+_Row = tuple[float, int, int, int, str, str]
+"""When, the note's number, of which tasks first..last, what, and more of it."""
+
+
+def _as_they_came(connection: sqlite3.Connection, job: int, since: float) -> Generator[_Row, None, None]:
+    """Notes are read as they are asked for: a page needs few of them. Spans have no index by time."""
+    where = {"job": job, "since": since}
+    spans = sorted(connection.execute(queries.SPANS_OF_JOB, where))
+    told = ((at, _BEHIND, first, last, SPAN_WORDS[ENDS[end]], why) for at, first, last, end, why in spans)
+    with closing(connection.execute(queries.NOTES_OF_JOB, where)) as written:
+        yield from merge(written, told, key=lambda row: row[:2])
+
+
+def _at_once(job: int, at: float, rows: Iterable[_Row]) -> list[Noted]:
+    """Of one time: those that say the same as one, in the order in which the first of each was written."""
+    joined: dict[tuple[str, str], list[Range]] = {}
+    for _, _, first, last, what, note in sorted(rows, key=lambda row: (row[1], *row[4:])):
+        joined.setdefault((what, note), []).append((first, last))
     return [
         Noted(job, tuple(IntervalSet(ranges).ranges()), at, what, note)
-        for at, _, what, note, ranges in order[skip : skip + limit]
+        for (what, note), ranges in joined.items()
     ]
 
 

@@ -310,8 +310,11 @@ NOTES = """
     WHERE job = :job AND level = :level AND first BETWEEN :lowest AND :task AND last >= :task
 """
 
-NOTES_OF_JOB = "SELECT id, first, last, at, what, note FROM note WHERE job = :job"
-SPANS_OF_JOB = "SELECT first, last, at, end, reason FROM span WHERE job = :job"
+NOTES_OF_JOB = """
+    SELECT at, id, first, last, what, note FROM note WHERE job = :job AND at >= :since ORDER BY at, id
+"""
+"""By `note_by_job`: as they are read, none is sorted."""
+SPANS_OF_JOB = "SELECT at, first, last, end, reason FROM span WHERE job = :job AND at >= :since"
 
 # --- values
 

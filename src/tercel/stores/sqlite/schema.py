@@ -203,6 +203,7 @@ SCHEMA: tuple[str, ...] = (
     )
     """,
     "CREATE INDEX note_by_task ON note (job, level, first)",
+    "CREATE INDEX note_by_job ON note (job, at)",
     "CREATE INDEX note_by_time ON note (at)",
     # By attempt, so that it stays in place when an outcome moves into history.
     """
@@ -232,7 +233,7 @@ SCHEMA: tuple[str, ...] = (
         PRIMARY KEY (key, number)
     )
     """,
-    # Which jobs refer to which; job 0 stands for all from before this was known.
+    # Which jobs refer to which; job 0 stands for all from before this was known, -1 for none: see `cleaning`.
     "CREATE TABLE value_use (job INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (job, key)) WITHOUT ROWID",
     "CREATE INDEX value_use_by_key ON value_use (key, job)",
     """

@@ -107,9 +107,12 @@ class SqliteReading(Reading):
         for row in rows:
             for blob in row[13:16]:
                 if blob is not None and has_segments(blob):
-                    for piece in self._connection.execute(own.SEGMENTS, (row[1],)):
-                        yield SegmentPart(row[1], *piece)
+                    yield from self.segments(row[1])
                     break
+
+    def segments(self, attempt: int) -> Iterator[SegmentPart]:
+        for piece in self._connection.execute(own.SEGMENTS, (attempt,)):
+            yield SegmentPart(attempt, *piece)
 
 
 def has_segments(blob: bytes) -> bool:

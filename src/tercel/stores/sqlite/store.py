@@ -282,9 +282,9 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             return notes.of_task(connection, _known(job), _known(task))
 
-    def job_notes(self, job: int, *, skip: int, limit: int) -> list[Noted]:
+    def job_notes(self, job: int, *, since: float = 0.0, skip: int = 0, limit: int) -> list[Noted]:
         with self._readers.snapshot() as connection:
-            return notes.of_job(connection, _known(job), _known(max(skip, 0)), _known(max(limit, 0)))
+            return notes.of_job(connection, _known(job), since, max(skip, 0), max(limit, 0))
 
     def half_done(self, job: int, ranges: Sequence[Range]) -> list[tuple[int, int]]:
         known = [(_known(first), _known(last)) for first, last in ranges]
