@@ -114,3 +114,10 @@ def test_sets_are_equal_by_their_members_and_not_hashable() -> None:
     assert repr(IntervalSet([(0, 3)])) == "IntervalSet([(0, 3)])"
     with pytest.raises(TypeError):
         hash(IntervalSet())
+
+
+def test_the_first_ranges_are_had_without_the_others() -> None:
+    numbers = IntervalSet([(0, 1), (4, 4), (8, 9), (12, 12)])
+    numbers.discard(0)
+    assert numbers.first_ranges(2) == [(1, 1), (4, 4)]
+    assert numbers.first_ranges(9) == numbers.ranges()

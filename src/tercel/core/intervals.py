@@ -57,6 +57,11 @@ class IntervalSet:
     def ranges(self) -> list[Range]:
         return list(zip(self._first[self._head :], self._last[self._head :], strict=True))
 
+    def first_ranges(self, most: int) -> list[Range]:
+        """The lowest so many."""
+        end = self._head + most
+        return list(zip(self._first[self._head : end], self._last[self._head : end], strict=True))
+
     def copy(self) -> "IntervalSet":
         twin = IntervalSet()
         twin._first, twin._last = self._first[self._head :], self._last[self._head :]

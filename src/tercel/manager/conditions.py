@@ -122,7 +122,7 @@ def _end(row: ConditionRow) -> float | None:
 
 
 def _job(id: int, tasks: IntervalSet) -> ConditionJob:
-    ranges = tasks.ranges()
+    ranges = tasks.first_ranges(RANGES_SHOWN + 1)
     texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:RANGES_SHOWN]]
     return ConditionJob(
         job=id, count=len(tasks), tasks=",".join(texts) + (",…" if len(ranges) > RANGES_SHOWN else "")
