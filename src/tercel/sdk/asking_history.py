@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncGenerator, Iterable
 
+import msgspec
+
 from tercel.core.states import Checkpoint, TaskState
-from tercel.sdk.answers import Query
+from tercel.sdk.answers import Query, decode, target
 from tercel.sdk.connection import Connection
 from tercel.wire import api
 
@@ -58,5 +60,6 @@ class AsksHistory(Connection):
 
     async def clean(self, older_s: float, *, dry_run: bool = False, snapshot: bool = True) -> api.Cleaned:
         """Remove jobs that ended so long ago, and what else is as old, after a snapshot of them. For admins."""
-        asked = api.Clean(older_s=older_s, dry_run=dry_run, snapshot=snapshot)
-        return await self._ask("POST", "/clean", api.Cleaned, body=asked)
+        data = msgspec.json.encode(api.Clean(older_s=older_s, dry_run=dry_run, snapshot=snapshot))
+        answer = await self._upload(target("/clean", {}), len(data), [data])  # however long it takes
+        return decode(answer.body, api.Cleaned)
