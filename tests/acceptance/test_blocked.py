@@ -30,7 +30,7 @@ async def test_tasks_wait_while_a_server_is_down_and_go_on_when_it_is_up(lab: La
     (row,) = lab.json("blocked")["conditions"]
     assert (row["tester"], row["tasks"]) == (f"tcp:127.0.0.1:{port}", 5)
     assert "connection refused" in row["note"]
-    assert f"blocked on tcp:127.0.0.1:{port} (C1)" in lab.ok("explain", "1.0")
+    assert f"waits for tcp:127.0.0.1:{port} (C1)" in lab.ok("explain", "1.0")
     with server(port):
         (job,) = await lab.done([1])
     assert (job.counts.finished, job.counts.failed) == (5, 0)

@@ -95,7 +95,7 @@ async def test_explain_names_what_no_worker_has(lab: Lab) -> None:
     assert "memory ≥ 64 GB: 0 of 1 worker have it; the largest has 1 GB" in lab.ok("explain", "2")
     lab.ok("submit", "--cwd", "/no/such/place", "true")
     await becomes(
-        lambda: "blocked on dir:/no/such/place" in lab.ok("explain", "3.0"), "what it waits for is told"
+        lambda: "waits for dir:/no/such/place" in lab.ok("explain", "3.0"), "what it waits for is told"
     )
     (told,) = (line for line in lab.ok("history", "3.0").splitlines() if "blocked" in line)
     assert "cannot run it: ENOENT; " in told

@@ -176,6 +176,14 @@ async def test_what_is_held_or_blocked_is_ready_in_the_copy(house: House) -> Non
     await house.sound()
 
 
+async def test_a_copy_asks_before_it_starts_as_its_original_did(house: House) -> None:
+    await house.worker()
+    rule = {"on": "start", "tester": "time:2099-01-01T00:00"}
+    await house.submit(block_on=[rule])
+    await house.ask("POST", "/v1/fork", json={"select": ["1"]})
+    assert [(await house.job(id)).counts.blocked for id in (1, 2)] == [1, 1]
+
+
 async def test_a_fork_is_as_of_a_moment_also_if_all_ran_again_since(house: House) -> None:
     job = await house.submit(array="0-1")
     worker = await house.worker()

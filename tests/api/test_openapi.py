@@ -143,7 +143,7 @@ NOT_PACKED = "the request is not msgpack"
 
 @api.parametrize()
 @settings(
-    max_examples=40,
+    max_examples=30,
     derandomize=True,
     database=None,
     deadline=None,

@@ -84,7 +84,7 @@ def test_a_history_of_several_tasks_is_refused(tercel: Tercel, manager: FakeMana
 def test_the_guide_shows_histories_as_they_are_printed() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "how-to" / "rollback.md").read_text()
     at = datetime(2026, 11, 16, 14, 2, 40).timestamp()
-    blocked = "exited with code 75: exit:75: blocked on tcp:licence.lab:27000"
+    blocked = "exited with code 75: blocked on tcp:licence.lab:27000 (exit:75)"
     for event in (
         api.HistoryEvent(at=at - 29, what="accepted", text="from ada"),
         api.HistoryEvent(at=at - 28, what="started", worker="n07"),

@@ -50,8 +50,13 @@ class Adopting(Recovery):
             told = f"the same as condition {instead.id}"
             self.changes.append(ConditionSet(msgspec.structs.replace(row, closed_at=now, closed=told)))
 
-    def adopt(self, live: LiveJob, conditions: dict[int, Condition], now: float) -> Job:
-        """A job with unfinished tasks. `conditions`: by the number that the store has, what `adopt_condition` gave."""
+    def adopt(
+        self, live: LiveJob, conditions: dict[int, Condition], now: float, *, anew: bool = False
+    ) -> Job:
+        """A job with unfinished tasks. `conditions`: by the number that the store has, what `adopt_condition` gave.
+
+        `anew`: what is ready has not been asked about, of a job that asks before it starts.
+        """
         job = self.restore(live)
         for id, ranges in live.blocked:
             condition, tasks = conditions[id], IntervalSet(ranges)
@@ -59,5 +64,6 @@ class Adopting(Recovery):
             if condition.id != id:
                 self.changes.append(TasksBlocked(job.id, tuple(ranges), condition.id, now))
         self._attach(job, now)
-        self._gate(job, job.ready, now)
+        if anew:
+            self._gate(job, job.ready, now)
         return job

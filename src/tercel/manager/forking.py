@@ -224,7 +224,7 @@ async def _put_in(
     placing = Placing(_parts(reading, drafts, asked.at), Places(jobs, {}, attempts), ())
     kept = Restored(f"fork {os.urandom(16).hex()}", now, who.user, tuple(ids.items()))
     async with pinned(manager, outside):
-        await put_in(manager, rows, placing, (), notes, kept)
+        await put_in(manager, rows, placing, (), notes, kept, anew=True)
     return ids
 
 

@@ -157,9 +157,12 @@ async def put_in(
     conditions: Sequence[ConditionRow],
     notes: Sequence[Noted],
     kept: Restored,
+    *,
+    anew: bool = False,
 ) -> dict[int, int]:
     """Jobs with a past are this manager's, all of them or none, and go on. One such at a time.
 
+    `anew`: what is ready was never let go by anything that it asks about before it starts.
     Returns, by the number that it was to have, which condition tasks wait for: it may be one that was here.
     """
     numbers = sorted(row.id for row in rows)
@@ -173,7 +176,7 @@ async def put_in(
             await manager.on_disk(partial(manager.store.unstage, numbers))
             manager.leftovers.set()
         raise
-    return await _go_on(manager, rows, {row.id: row for row in conditions})
+    return await _go_on(manager, rows, {row.id: row for row in conditions}, anew)
 
 
 def _numbers(before: Restored) -> str:
@@ -279,7 +282,9 @@ def _weight(placed: Placed) -> float:
     return len(part.data) / SLICE_BYTES if isinstance(part, SegmentPart | ValuePart) else 0.01
 
 
-async def _go_on(manager: Manager, jobs: Iterable[JobRow], rows: dict[int, ConditionRow]) -> dict[int, int]:
+async def _go_on(
+    manager: Manager, jobs: Iterable[JobRow], rows: dict[int, ConditionRow], anew: bool
+) -> dict[int, int]:
     """In order of their numbers: what a job needs comes before it."""
     conditions: dict[int, Condition] = {}
     machine = manager.machine
@@ -290,7 +295,7 @@ async def _go_on(manager: Manager, jobs: Iterable[JobRow], rows: dict[int, Condi
                 async with pinned(manager, {id for id in needed_by(live) if id}):
                     for id, _ in live.blocked:  # anew for each job: it may have cleared since the last
                         conditions[id] = machine.adopt_condition(rows[id], manager.clock())
-                    job = machine.adopt(live, conditions, manager.clock())
+                    job = machine.adopt(live, conditions, manager.clock(), anew=anew)
                     machine.set_inputs(job, restored(job, manager.store))
             manager.wake()
     for id, condition in conditions.items():
