@@ -4,7 +4,7 @@ import pytest
 
 CHUNK = 200
 """Seeds per test, so that xdist can spread them."""
-GATE_SEEDS = 4000
+GATE_SEEDS = 3000
 """About a minute of one core."""
 
 
