@@ -84,7 +84,7 @@ class BadTester:
 
     async def hoard(self, what: str) -> Verdict:
         while True:
-            HOARD.append(bytearray(64 * 2**20))
+            HOARD.append(bytes(64 * 2**20))  # not touched: at once, however busy the machine is
 
     async def flood(self, what: str) -> Verdict:
         for _ in range(2000):
