@@ -1,6 +1,6 @@
 """100,000 tasks are blocked on one condition and let go again: how long that takes in all, and what it costs in memory.
 
-A real manager with its disk; four workers of 256 cores that start nothing. An outage turns every task away; when it ends, they are let go in
+A real manager with its disk; four workers of 64 cores that start nothing. An outage turns every task away; when it ends, they are let go in
 waves and run to their end.
 """
 
@@ -20,7 +20,7 @@ async def main() -> None:
     with place() as at, manager(at) as managed:
         outage = at.root / "outage"
         outage.touch()
-        with fake_workers(managed, 4, 256, 0.0, outage):
+        with fake_workers(managed, 4, 64, 0.0, outage):
             async with managed.client() as client:
                 await client.submit(Submission(argv=("true",), array="0-999"))
                 await asyncio.sleep(1.0)

@@ -186,6 +186,8 @@ class Conversation:
                     if corrected:
                         machine.workers[self.worker].note = "reported numbers that cannot be"
                     machine.on_reports(self.worker, reports, now)
+                    if not machine.workers[self.worker].flights:
+                        manager.ran_out()
                 case Started(attempts):
                     machine.on_started(self.worker, attempts, now)
                 case Presence(state, capacity, facts):

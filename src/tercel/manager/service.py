@@ -59,6 +59,8 @@ PACE_S = 0.02
 """Under a steady stream of small batches commits follow one another no faster: each costs more than its rows."""
 SMALL_BATCH, FULL_BATCH = 4, 256
 """Changes: below the first nobody is waiting behind, from the second on a commit is worth its cost."""
+IDLE_PART = 4
+"""Nothing more gathers when one worker in so many has nothing left to do: what they did is to be saved first."""
 
 
 JOBS_AT_ONCE = 1000
@@ -109,6 +111,8 @@ class Manager:
         self._awake = asyncio.Event()
         self._urgent = asyncio.Event()
         """Somebody waits for what is not durable yet."""
+        self._idle = 0
+        """Workers that have run out of work since the last commit."""
         self._fault: PassingFault | None = None
         """What keeps changes from being saved."""
         self._unsaved: list[Change] = []
@@ -126,6 +130,12 @@ class Manager:
     def wake(self) -> None:
         """Something moved the machine."""
         self._awake.set()
+
+    def ran_out(self) -> None:
+        """A worker has nothing left to do: there is more for it when what it did is durable."""
+        self._idle += 1
+        if IDLE_PART * self._idle >= self.telling.count:
+            self._urgent.set()
 
     def take_job_id(self) -> int:
         """Ids of submissions that could not be saved are not used again."""
@@ -225,7 +235,7 @@ class Manager:
                 self.wake()
 
     async def _pace(self) -> None:
-        """Let more gather, unless somebody waits for the disk."""
+        """Let more gather, unless somebody waits for the disk, or workers for work."""
         try:
             async with asyncio.timeout(PACE_S):
                 await self._urgent.wait()
@@ -254,6 +264,7 @@ class Manager:
         self._undone += effects
         arrivals, self._arrivals = self._arrivals, []
         self._urgent.clear()
+        self._idle = 0
         batch: list[Change] = [*(job for arrival in arrivals for job in arrival.added), *self._unsaved]
         if batch:
             self._written += 1

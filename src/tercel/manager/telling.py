@@ -21,6 +21,11 @@ class Telling:
         self._briefed: dict[int, set[str]] = {}
         """Which connected workers were sent each job's brief."""
 
+    @property
+    def count(self) -> int:
+        """Of the workers that are connected."""
+        return len(self._conversations)
+
     def conversation_with(self, worker: str) -> Conversation | None:
         return self._conversations.get(worker)
 
