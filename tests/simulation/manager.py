@@ -69,6 +69,8 @@ class SimManager:
         self._next_job = loaded.next_job
         self._arrivals: list[Intent] = []
         self._keys: set[str] = set()
+        self._reviving = False
+        """What was skipped because of retried tasks is being brought back."""
         self._reopened_needs: list[int] = []
         """Pinned while a job is brought back."""
         self._unsaved: list[Change] = []
@@ -113,6 +115,9 @@ class SimManager:
             self.moved()
 
     def retry(self, id: int, tasks: IntervalSet) -> None:
+        if self._reviving:  # one at a time, as requests.py has it: see `Manager.reopening`
+            self.world.after(0.05, self.world.retry, id, tasks)
+            return
         job = self.machine.jobs.get(id)
         if job is None:
             if self._committing or self._unsaved or self.machine.changes:
@@ -124,13 +129,14 @@ class SimManager:
             self.world.note("retry", id, tasks)
             self.world.witness.retry_asked |= {(id, task) for task in tasks}
             if self.machine.on_retry(job, tasks, self.world.now):
+                self._reviving = True
                 self._revive(id)
             self._unpin_reopened()
             self.moved()
 
     def rollback(self, id: int, tasks: IntervalSet) -> None:
         """As manager/rollback.py does, with force."""
-        if self._committing or self._unsaved or self.machine.changes:
+        if self._reviving or self._committing or self._unsaved or self.machine.changes:
             self.world.after(0.05, self.world.rollback, id, tasks)
             return
         machine, store, now, witness = self.machine, self.world.store, self.world.now, self.world.witness
@@ -182,6 +188,7 @@ class SimManager:
                     seen.add(behind)
                     todo.append(behind)
         self._unpin_reopened()
+        self._reviving = False
         self.moved()
 
     def _reopen(self, id: int) -> Job | None:
