@@ -359,10 +359,13 @@ class Stage:
                 return (
                     f"{self._names[outcome.report.attempt]} lost on {outcome.worker}: {outcome.report.note}"
                 )
-            case JobRevised(job, spec, held):
+            case JobRevised(job, spec, held, postponed):
                 ranges = ",".join(range_text(first, last) for first, last in held)
                 asks = f"priority {spec.priority}, {spec.cpus:g} cpus, {spec.mem_bytes} mem"
-                return f"job {job} revised: {asks}" + (f"; {ranges} held" if held else "")
+                told = f"job {job} revised: {asks}" + (f"; {ranges} held" if held else "")
+                for fault, blocked in ((one.fault, one.ranges) for one in postponed):
+                    told += f", {','.join(range_text(*one) for one in blocked)} blocked on {fault.tester}"
+                return told
             case QueueSet(queue):
                 return f"queue {queue.name} set"
             case QueueRemoved(name):

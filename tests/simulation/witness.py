@@ -131,8 +131,8 @@ class View:
                 self.jobs[row.id] = row
                 self.edges[row.id] = edges
                 self.held[row.id] = IntervalSet(row.held)
-            case JobRevised(job, spec, held):
-                self.jobs[job] = msgspec.structs.replace(self.jobs[job], spec=spec)
+            case JobRevised(job, spec, held, postponed):
+                self.jobs[job] = msgspec.structs.replace(self.jobs[job], spec=spec, postponed=postponed)
                 self.held[job] = IntervalSet(held)
 
     # -- needs, as naively as can be ----------------------------------------------------------------------

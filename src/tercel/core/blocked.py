@@ -134,14 +134,19 @@ class Blocked(Books):
         chosen = tasks.intersection(job.ready)
         for task in job.failures:
             chosen.discard(task)
-        if not chosen:
-            return
+        if chosen:
+            self._block_all(job, chosen, fault, now)
+
+    def _block_all(self, job: Job, tasks: IntervalSet, fault: Fault, now: float) -> None:
+        """Ready tasks wait for what a fault names, which is tested at once: they have not been tried."""
+        if fault.place is Place.WORKER:
+            self._expect(fault.where, now)  # it may be gone since they met the fault there
         condition = self._condition(job.row.owner, fault, now, at_once=True)
         if next_state(TaskState.READY, TaskEvent.BLOCK) is TaskState.BLOCKED:
-            job.ready.difference_update(chosen)
-            self._wait_for(condition, job, chosen, now)
+            job.ready.difference_update(tasks)
+            self._wait_for(condition, job, tasks, now)
             self.changes.append(
-                Noted(job.id, tuple(chosen.ranges()), now, "blocked", "; ".join(fault.context))
+                Noted(job.id, tuple(tasks.ranges()), now, "blocked", "; ".join(fault.context))
             )
             self._tell_progress(job)
         self.settle(job)
@@ -165,8 +170,23 @@ class Blocked(Books):
 
     def _condition(self, owner: str, fault: Fault, now: float, at_once: bool) -> Condition:
         """The one for this fault: known, or opened."""
-        row = ConditionRow(
-            id=self._next_condition,
+        key = fault.key(owner)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Condition(self._new_row(owner, fault, now))
+        if known.progress:  # it had cleared, to some avail: this is another time
+            known.progress = False
+            known.row = msgspec.structs.replace(known.row, opened_at=now, tests=0)
+        if known.id not in self.conditions:  # it is new, or remembered
+            pause_s = 0.0 if at_once else min(self.pause_s(known), known.policy.patience_s)
+            self._set(known, next_test_at=now + pause_s, closed_at=None, closed="")
+            self._open(known)
+        return known
+
+    def _new_row(self, owner: str, fault: Fault, now: float) -> ConditionRow:
+        self._next_condition += 1
+        return ConditionRow(
+            id=self._next_condition - 1,
             owner=owner,
             tester=fault.tester,
             place=fault.place,
@@ -178,18 +198,6 @@ class Blocked(Books):
             opened_at=now,
             arose_at=now,
         )
-        known = self._known.get(row.key)
-        if known is None:
-            self._next_condition += 1
-            known = self._known[row.key] = Condition(row)
-        if known.progress:  # it had cleared, to some avail: this is another time
-            known.progress = False
-            known.row = msgspec.structs.replace(known.row, opened_at=now, tests=0)
-        if known.id not in self.conditions:  # it is new, or remembered
-            pause_s = 0.0 if at_once else min(self.pause_s(known), known.policy.patience_s)
-            self._set(known, next_test_at=now + pause_s, closed_at=None, closed="")
-            self._open(known)
-        return known
 
     def _open(self, condition: Condition) -> None:
         self.conditions[condition.id] = condition

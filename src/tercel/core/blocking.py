@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from tercel.core.conditions import EVERYWHERE, Fault, Place
+from tercel.core.conditions import EVERYWHERE, Fault, Place, Stage
 from tercel.core.errors import UsageError
 from tercel.core.model import BlockRule, JobSpec, Program
 from tercel.core.policies import parse_policy
@@ -252,7 +252,8 @@ def start_fault(spec: JobSpec) -> Fault | None:
     """What is to be tested before any of its tasks is tried."""
     for rule in spec.block_on:
         if trigger_of(rule.on).start:
-            return fault_of(spec, rule, "", EVERYWHERE, ("before it starts",))
+            fault = fault_of(spec, rule, "", EVERYWHERE, ("before it starts",))
+            return msgspec.structs.replace(fault, stage=Stage.ADMISSION)
     return None
 
 

@@ -6,7 +6,7 @@ must give the same state as once: after a failed commit the same batch is handed
 
 import msgspec
 
-from tercel.core.conditions import ConditionRow, SwitchRow
+from tercel.core.conditions import ConditionRow, Postponed, SwitchRow
 from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, JobSpec, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
@@ -33,6 +33,7 @@ class JobRevised(msgspec.Struct, frozen=True):
     job: int
     spec: JobSpec
     held: tuple[Range, ...]
+    postponed: tuple[Postponed, ...] = ()
 
 
 class Leased(msgspec.Struct, frozen=True):

@@ -8,6 +8,9 @@ from enum import StrEnum
 
 import msgspec
 
+from tercel.core.intervals import Range
+from tercel.core.states import TaskState
+
 EVERYWHERE = "*"
 FIRST_WAVE = 10
 """So many tasks are released at first when a condition has cleared."""
@@ -75,10 +78,8 @@ class ConditionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """How it ended."""
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """The same for all who wait for the same thing, as patiently: nobody is given up for another's impatience."""
-        env = tuple(sorted(self.env.items())) if self.env else ()
-        return self.owner, self.tester, self.place, self.where, self.own, self.policy, self.cwd, env
+    def key(self) -> "Key":
+        return self.owner, *_sought(self)
 
 
 class SwitchRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,9 +91,27 @@ class SwitchRow(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class Stage(StrEnum):
+    """Of what is done for a task, one after the other."""
+
+    ADMISSION = "admission"
+    """What is to be there before it is tried at all."""
+    LAUNCH = "launch"
+    RUN = "run"
+
+
+RESUMES = {
+    Stage.ADMISSION: TaskState.READY,
+    Stage.LAUNCH: TaskState.READY,
+    Stage.RUN: TaskState.READY,
+}
+"""In which state a task goes on that met a fault in a stage: each of these is begun anew, by any worker."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a stage of a task could not be done although nothing is wrong with the task."""
 
+    stage: Stage = Stage.RUN
     tester: str
     place: Place
     where: str = ""
@@ -102,3 +121,41 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = ""
     context: tuple[str, ...] = ()
     """What is known of it, gathered on the way up: for people."""
+
+    @property
+    def resume(self) -> TaskState:
+        """The state in which its task goes on."""
+        return RESUMES[self.stage]
+
+    def key(self, owner: str) -> "Key":
+        """Of the condition that an owner's tasks with this fault wait for."""
+        return owner, *_sought(self)
+
+
+class Postponed(msgspec.Struct, frozen=True, array_like=True):
+    """Tasks that were blocked when they were held: when they are released, they are so again."""
+
+    fault: Fault
+    ranges: tuple[Range, ...]
+
+
+Key = tuple[object, ...]
+"""The same for all who wait for the same thing, as patiently: nobody is given up for another's impatience."""
+
+
+def _sought(of: ConditionRow | Fault) -> Key:
+    env = tuple(sorted(of.env.items())) if of.env else ()
+    return of.tester, of.place, of.where, of.own, of.policy, of.cwd, env
+
+
+def fault_of_condition(row: ConditionRow) -> Fault:
+    """What those met who wait for it."""
+    return Fault(
+        tester=row.tester,
+        place=row.place,
+        where=row.where,
+        own=row.own,
+        cwd=row.cwd,
+        env=row.env,
+        policy=row.policy,
+    )

@@ -18,6 +18,7 @@ from tercel.core.waiting import grown_bytes
 from tercel.core.workers import Worker
 
 SHOWN_NEEDS = 5
+SHOWN_TESTERS = 3
 
 
 def why_ready(machine: Machine, job: Job, now: float) -> str:
@@ -230,7 +231,14 @@ def _examiner(row: ConditionRow) -> str:
 
 
 def why_paused(job: Job) -> str:
-    return f"is held: `tercel release {job.id}` lets it go on"
+    testers = sorted({fault.tester for fault, _ in job.postponed.values()})
+    then = f", those that were blocked when {_either(testers)} has cleared" if testers else ""
+    return f"is held: `tercel release {job.id}` lets it go on{then}"
+
+
+def _either(testers: list[str]) -> str:
+    named = ", ".join(testers[:SHOWN_TESTERS])
+    return named if len(testers) <= SHOWN_TESTERS else f"{named} or {len(testers) - SHOWN_TESTERS:,} more"
 
 
 def why_resting(machine: Machine, job: Job, now: float) -> Iterator[tuple[TaskState, int, str]]:

@@ -5,7 +5,7 @@ only that worker's: nobody waits for it.
 """
 
 from tercel.core.blocking import DEFAULT_POLICY
-from tercel.core.conditions import Fault, Place
+from tercel.core.conditions import Fault, Place, Stage
 from tercel.core.model import JobSpec
 from tercel.core.presence import WorkerInfo
 from tercel.core.reports import End, Report
@@ -34,5 +34,12 @@ def fault_at_worker(spec: JobSpec, report: Report, worker: str, info: WorkerInfo
     if not tester:
         return None
     context = (report.errno, report.note) if report.note else (report.errno,)
-    own = place is Place.WORKER
-    return Fault(tester=tester, place=place, where=where, own=own, policy=DEFAULT_POLICY, context=context)
+    return Fault(
+        stage=Stage.LAUNCH if report.end is End.REFUSED else Stage.RUN,
+        tester=tester,
+        place=place,
+        where=where,
+        own=place is Place.WORKER,
+        policy=DEFAULT_POLICY,
+        context=context,
+    )

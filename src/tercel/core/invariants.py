@@ -53,6 +53,8 @@ def _conditions(machine: Machine) -> list[str]:
         for condition, out in job.out.items():
             if condition.out.get(job.id) is not job or not out:
                 found.append(f"job {job.id}: condition {condition.id} does not know what it let go")
+        if any(tasks.intersection(job.held) != tasks for _, tasks in job.postponed.values()):
+            found.append(f"job {job.id}: what is to be blocked when it is released is not held")
         waiting_all = IntervalSet()
         for tasks in job.blocks.values():
             waiting_all.update(tasks)

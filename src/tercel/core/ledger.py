@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tercel.core.changes import Edge
+from tercel.core.conditions import Fault, Key
 from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.kinds import Kind, kind_of
@@ -138,6 +139,7 @@ class Job:
         "outranked_at",
         "passed_at",
         "paused",
+        "postponed",
         "queue",
         "queued",
         "ready",
@@ -170,6 +172,10 @@ class Job:
         """Of these nothing is to be started: ..."""
         self.paused = IntervalSet()
         """... those of them that are not under way."""
+        self.postponed: dict[Key, tuple[Fault, IntervalSet]] = {}
+        """Held tasks that were blocked when that was done, with what they will wait for when they are released."""
+        for one in row.postponed:
+            self.postpone(one.fault, IntervalSet(one.ranges))
         self.blocked = IntervalSet()
         """All that wait for some condition; which for which: ..."""
         self.blocks: dict[Condition, IntervalSet] = {}
@@ -329,6 +335,20 @@ class Job:
             members.discard(task)
         if self.outgrown:
             self.outgrown.pop(task, None)
+
+    def postpone(self, fault: Fault, tasks: IntervalSet) -> None:
+        self.postponed.setdefault(fault.key(""), (fault, IntervalSet()))[1].update(tasks)
+
+    def take_postponed(self, tasks: IntervalSet) -> list[tuple[Fault, IntervalSet]]:
+        """These are not held any more. Returns which of them were blocked, and on what."""
+        taken = []
+        for key, (fault, postponed) in list(self.postponed.items()):
+            if out := postponed.intersection(tasks):
+                taken.append((fault, out))
+                postponed.difference_update(out)
+                if not postponed:
+                    del self.postponed[key]
+        return taken
 
     def restore(
         self, finished: list[Range], failed: list[Range], cancelled: list[Range], skipped: list[Range]

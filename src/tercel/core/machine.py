@@ -260,7 +260,7 @@ class Machine(Adopting):
         fault = fault_at_worker(job.row.spec, report, worker.id, worker.info) if report.errno else None
         if fault is not None and task in job.ready and not self._another_for(job, worker):
             self._meet_fault(job, task, fault, report.wall_s, now)
-            told = f"{worker.id} cannot run it: {'; '.join(fault.context)}; blocked on {fault.tester}"
+            told = f"{fault.stage} at {worker.id}: {'; '.join(fault.context)}; blocked on {fault.tester}"
             self.changes.append(Noted(job.id, ((task, task),), now, "blocked", told))
 
     def _take_off(self, flight: Flight, again: bool) -> None:
@@ -301,9 +301,11 @@ class Machine(Adopting):
         job.due += self.worth_of(flight, report.wall_s)
         self._supersede(flight, again=True, now=now)
         job.rest(task)
-        if task in job.ready:  # it is not held
-            fault = fault_of(job.row.spec, rule, worker.id, worker.info.site)
+        fault = fault_of(job.row.spec, rule, worker.id, worker.info.site, (note,))
+        if task in job.ready:
             self._meet_fault(job, task, fault, report.wall_s, now)
+        else:
+            self._postpone_one(job, task, fault)
 
     def _verdict(self, job: Job, task: int, report: Report) -> TaskEvent:
         if report.end is End.EXITED and report.code == 0:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tercel.core.conditions import Postponed
 from tercel.core.grids import Grid
 from tercel.core.intervals import Range
 
@@ -311,6 +312,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """The first job of the flow that it was submitted with; 0: none."""
     held: tuple[Range, ...] = ()
     """Tasks that are held, unless they have ended."""
+    postponed: tuple[Postponed, ...] = ()
+    """Those of them that were blocked, and on what."""
     ended_at: float | None = None
     finished: int = 0
     failed: int = 0

@@ -269,19 +269,23 @@ class Recovery(Waves):
                 self._test_at(condition, now)
 
     def revise(self, job: Job, spec: JobSpec, now: float = 0.0, by: str = "") -> None:
-        before = job.row.spec.block_on
+        """If its rules were changed: what waits by one that is no more goes on, and finds out by the new ones."""
+        gone = _sought_by(job.row.spec.block_on) - _sought_by(spec.block_on)
+        for key, (fault, _) in list(job.postponed.items()):
+            if (fault.tester, fault.policy) in gone:
+                del job.postponed[key]
+        changed = spec.block_on != job.row.spec.block_on
         super().revise(job, spec, now, by)
-        if spec.block_on != before:
-            self._follow_rules(job, before, now)
-
-    def _follow_rules(self, job: Job, before: Iterable[BlockRule], now: float) -> None:
-        """Its rules were changed: what waits by one that is no more goes on, and finds out by the new ones."""
-        gone = {(rule.tester, policy_of(rule)) for rule in before}
-        gone -= {(rule.tester, policy_of(rule)) for rule in job.row.spec.block_on}
+        if not changed:
+            return
         for condition in list(job.blocks):
             if (condition.row.tester, condition.row.policy) in gone:
                 self._release_job(condition, job, "the job's rules were changed", now)
         self._gate(job, job.ready, now)
+
+
+def _sought_by(rules: Iterable[BlockRule]) -> set[tuple[str, str]]:
+    return {(rule.tester, policy_of(rule)) for rule in rules}
 
 
 def limit_s(condition: Condition) -> float:

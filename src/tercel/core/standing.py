@@ -16,10 +16,10 @@ import msgspec
 from tercel.core.accounts import Settings
 from tercel.core.changes import Loaded, ReservationRemoved, ReservationSet, WorkerSet
 from tercel.core.effects import Recalled
+from tercel.core.holding import Holding
 from tercel.core.kinds import where_of
 from tercel.core.ledger import Job
 from tercel.core.presence import Reservation, WorkerRow
-from tercel.core.waiting import Waiting
 from tercel.core.workers import Worker
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
@@ -32,7 +32,7 @@ AVOIDED_S = 30.0
 """What a worker interrupted is not given back to it for so long, if another can run it."""
 
 
-class Standing(Waiting):
+class Standing(Holding):
     def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
         super().__init__(settings, loaded, now)
         self.rows = {row.name: row for row in loaded.workers}

@@ -1,8 +1,7 @@
-"""Tasks that wait: for others, for their next try, for more memory, or because somebody holds them.
+"""Tasks that wait: for others, for their next try, or for more memory.
 
 ready --wait--> waiting --meet--> ready          needs, pauses between tries, and the growth of what their job asks for
                    \\--skip--> cancelled          a need that cannot be met any more; and so on down the graph
-ready, waiting --hold--> paused --release--> ready (or waiting)
 """
 
 import heapq
@@ -16,6 +15,7 @@ from tercel.core import graph
 from tercel.core.accounts import Settings
 from tercel.core.blocked import Blocked
 from tercel.core.changes import JobRevised, Loaded, Noted, Reopened, SpanConcluded
+from tercel.core.conditions import Postponed
 from tercel.core.effects import Progressed, Revised
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
@@ -211,54 +211,12 @@ class Waiting(Blocked):
             del job.outgrown[task]
         self._meet(job, IntervalSet((task, task) for task in sorted(fit)))
 
-    # -- what people ask ----------------------------------------------------------------------------------
-
-    def on_hold(self, job: Job, tasks: IntervalSet, now: float = 0.0, by: str = "") -> int:
-        """Start nothing of these; what is under way goes on. Returns how many are held by this.
-
-        `by`: who asks, and why, for the tasks' history; so also below.
-        """
-        held = IntervalSet()
-        states = (
-            (TaskState.READY, job.ready),
-            (TaskState.WAITING, job.waiting),
-            (TaskState.BLOCKED, job.blocked),
-        )
-        for state, members in states:
-            if next_state(state, TaskEvent.HOLD) is TaskState.PAUSED:
-                held.update(members.intersection(tasks))
-                move(members, job.paused, tasks)
-        if job.blocks:
-            self._leave_conditions(job, held, self._clock.now, "held")
-        for task in members_among(job.delayed, held):
-            del job.delayed[task]
-        held.update(IntervalSet((task, task) for task in members_among(job.flights, tasks)))
-        held.difference_update(job.held)
-        job.held.update(held)
-        if held:
-            self.revise(job, job.row.spec)
-            self._note(job, held, "held", by, now)
-        return len(held)
+    # -- what is changed about it --------------------------------------------------------------------------
 
     def _note(self, job: Job, tasks: IntervalSet, what: str, by: str, now: float) -> None:
-        """For the tasks' history, if anybody did it."""
+        """For the tasks' history, if anybody did it. `by`: who, and why."""
         if by:
             self.changes.append(Noted(job.id, tuple(tasks.ranges()), now, what, by))
-
-    def on_release(self, job: Job, tasks: IntervalSet, now: float, by: str = "") -> int:
-        """Returns how many of them were held."""
-        free = job.held.intersection(tasks)
-        if not free or next_state(TaskState.PAUSED, TaskEvent.RELEASE) is not TaskState.READY:
-            return 0
-        job.held.difference_update(free)
-        resting = job.paused.intersection(free)
-        under_way = len(members_among(job.flights, free))
-        move(job.paused, job.ready, resting)
-        self.revise(job, job.row.spec)
-        self._note(job, free, "released", by, now)
-        self._wait_again(job, resting, now)
-        self._gate(job, resting, now)
-        return len(resting) + under_way
 
     def _wait_again(self, job: Job, tasks: IntervalSet, now: float) -> None:
         """Ready tasks that may have unmet needs: those wait, or are skipped."""
@@ -276,12 +234,13 @@ class Waiting(Blocked):
         self.ready.drop(job)
         if spec is not job.row.spec:
             self.effects.append(Revised(job.id))
-        job.row = msgspec.structs.replace(job.row, spec=spec, held=held)
+        postponed = tuple(Postponed(fault, tuple(tasks.ranges())) for fault, tasks in job.postponed.values())
+        job.row = msgspec.structs.replace(job.row, spec=spec, held=held, postponed=postponed)
         job.find_kind()
         job.most_fails = spec.most_fails(job.task_count)
         if job.outgrown:
             self._refit(job)
-        self.changes.append(JobRevised(job.id, spec, held))
+        self.changes.append(JobRevised(job.id, spec, held, postponed))
         self._note(job, IntervalSet(job.row.ranges), "revised", by, now)
         self.effects.append(Progressed(job.id, [], []))
         self.settle(job)
@@ -327,6 +286,7 @@ class Waiting(Blocked):
         self.effects.append(Progressed(job.id, [], []))
         if job.held.intersection(tasks):
             job.held.difference_update(tasks)
+            job.take_postponed(tasks)
             self.revise(job, job.row.spec)
 
 

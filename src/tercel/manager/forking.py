@@ -249,6 +249,7 @@ def _row(
         key="",
         flow=flows[row.flow],
         held=row.ranges if asked.hold else (),
+        postponed=(),
         ended_at=(row.ended_at or now) if over else None,
         finished=finished if over else 0,
         failed=0,

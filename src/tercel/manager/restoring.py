@@ -23,7 +23,7 @@ import msgspec
 
 from tercel.core.blocked import Condition
 from tercel.core.changes import Change, ConditionSet, JobAdded, LiveJob, Noted
-from tercel.core.conditions import ConditionRow
+from tercel.core.conditions import ConditionRow, fault_of_condition
 from tercel.core.errors import Forbidden, PassingFault, UsageError
 from tercel.core.model import BlockRule, JobRow, Role
 from tercel.manager import blocking
@@ -99,9 +99,11 @@ async def _judge(manager: Manager, who: Identity, contents: Contents) -> None:
     rules: dict[str, set[blocking.Rules]] = {}
     for job in contents.jobs:
         rules.setdefault(job.row.owner, set()).add(job.row.spec.block_on)
-    for row in contents.conditions:
-        alone = BlockRule(on="exit:1", tester=row.tester, at=row.place, policy=row.policy)
-        rules.setdefault(row.owner, set()).add((alone,))
+    faults = [(row.owner, fault_of_condition(row)) for row in contents.conditions]
+    faults += [(job.row.owner, one.fault) for job in contents.jobs for one in job.row.postponed]
+    for owner, fault in faults:
+        alone = BlockRule(on="exit:1", tester=fault.tester, at=fault.place, policy=fault.policy)
+        rules.setdefault(owner, set()).add((alone,))
     for owner, asked in rules.items():
         identity = who if owner == who.user else Identity(owner, Role.USER, who.token)
         for rule, answer in (await blocking.settled_all(manager.examiners, identity, asked)).items():

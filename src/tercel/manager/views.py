@@ -285,6 +285,7 @@ def _open_view(manager: Manager, job: Job, task: int, state: TaskState, waiting:
         worker=flight.worker.id if flight is not None else "",
         why=why,
         condition=condition.id if condition is not None else None,
+        resumes_in=manager.machine.resumes_in(job, task),
     )
 
 

@@ -240,6 +240,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How it ended, or why it is not running, in words."""
     condition: int | None = None
     """What it is blocked on, if it is: 3 for C3."""
+    resumes_in: TaskState | None = None
+    """Blocked or paused: the state in which it goes on."""
     hint: str = ""
     """What could be done about how it ended."""
     attempts: list[AttemptView] = []

@@ -123,8 +123,8 @@ class Books:
                     self.lines[row.id] = lines
                     self.calls[row.id] = calls
                     self.edges[row.id] = edges
-            case JobRevised(job, spec, held):
-                self._keep(msgspec.structs.replace(self.jobs[job], spec=spec, held=held))
+            case JobRevised(job, spec, held, postponed):
+                self._keep(msgspec.structs.replace(self.jobs[job], spec=spec, held=held, postponed=postponed))
             case QueueSet(queue):
                 self.queues[queue.name] = queue
             case QueueRemoved(name):

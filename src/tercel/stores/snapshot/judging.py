@@ -9,7 +9,7 @@ import msgspec
 
 from tercel.core import blocking
 from tercel.core.commands import check_spec
-from tercel.core.conditions import ConditionRow
+from tercel.core.conditions import ConditionRow, Fault, fault_of_condition
 from tercel.core.errors import UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import BlockRule, JobRow
@@ -71,6 +71,12 @@ def check_row(row: JobRow) -> None:
         must(len(row.ranges) == 1 and 0 == row.ranges[0][0] <= row.ranges[0][1], "its tasks cannot be")
     held = IntervalSet(row.held)
     must(len(held.intersection(IntervalSet(row.ranges))) == len(held), "a task is held that does not exist")
+    for one in row.postponed:
+        _check_fault(one.fault)
+        tasks = IntervalSet(one.ranges)
+        must(
+            tasks.intersection(held) == tasks, "a task that is not held is to be blocked when it is released"
+        )
 
 
 def check_needs(
@@ -113,14 +119,19 @@ def checked_output(blob: bytes) -> Output:
 # -- the rest ---------------------------------------------------------------------------------------------
 
 
+def _check_fault(fault: Fault) -> None:
+    blocking.check_rule(BlockRule(on="exit:1", tester=fault.tester, policy=fault.policy))
+    parse_policy(fault.policy)
+    texts = (fault.where, fault.cwd, *fault.env, *fault.env.values(), *fault.context)
+    must(sum(map(len, texts)) <= CONDITION_MOST, f"what it met ({fault.tester[:60]}) says too much")
+
+
 def check_condition(row: ConditionRow) -> None:
     try:
-        blocking.check_rule(BlockRule(on="exit:1", tester=row.tester, policy=row.policy))
-        parse_policy(row.policy)
-    except UsageError as error:
+        _check_fault(fault_of_condition(row))
+    except (UsageError, Wrong) as error:
         raise Wrong(f"condition {row.id}: {error}") from None
-    texts = (row.where, row.note, row.paused, row.cwd, *row.env, *row.env.values())
-    must(sum(map(len, texts)) <= CONDITION_MOST, f"condition {row.id} says too much")
+    must(len(row.note) + len(row.paused) <= CONDITION_MOST, f"condition {row.id} says too much")
     numbers = (row.opened_at, row.arose_at, row.tested_at, row.next_test_at, row.paused_at)
     must(all(-1e12 < at < 1e12 for at in numbers), f"condition {row.id}: a time cannot be")
     must(

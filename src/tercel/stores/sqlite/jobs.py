@@ -8,17 +8,19 @@ import sqlite3
 import msgspec
 
 from tercel.core.changes import Edge, JobAdded, JobEnded, JobResumed, JobRevised, QueueRemoved, QueueSet
+from tercel.core.conditions import Postponed
 from tercel.core.intervals import Range
 from tercel.core.model import JobRow, JobSpec, QueueRow
 from tercel.stores.sqlite import queries
 
 JobColumns = tuple[
-    int, str, str, float, int, int, float | None, int, int, int, bytes, bytes, int, bytes | None
+    int, str, str, float, int, int, float | None, int, int, int, bytes, bytes, int, bytes | None, bytes | None
 ]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
 _decode_ranges = msgspec.msgpack.Decoder(tuple[Range, ...]).decode
+_decode_postponed = msgspec.msgpack.Decoder(tuple[Postponed, ...]).decode
 _decode_edges = msgspec.msgpack.Decoder(list[Edge]).decode
 _decode_queue = msgspec.msgpack.Decoder(QueueRow).decode
 
@@ -44,7 +46,7 @@ def revise(connection: sqlite3.Connection, revised: list[JobRevised]) -> None:
     connection.executemany(
         queries.JOB_REVISE,
         [
-            (_encode(change.spec), (change.held and _encode(change.held)) or None, change.job)
+            (_encode(change.spec), _if_any(change.held), _if_any(change.postponed), change.job)
             for change in revised
         ],
     )
@@ -128,13 +130,18 @@ def _columns(row: JobRow) -> JobColumns:
         _encode(row.spec),
         _encode(row.ranges),
         row.flow,
-        _encode(row.held) if row.held else None,
+        _if_any(row.held),
+        _if_any(row.postponed),
     )
+
+
+def _if_any(some: tuple[object, ...]) -> bytes | None:
+    return _encode(some) if some else None
 
 
 def _row(columns: JobColumns) -> JobRow:
     number, owner, key, submitted_at, max_running, has_lines = columns[:6]
-    ended_at, finished, failed, cancelled, spec, ranges, flow, held = columns[6:]
+    ended_at, finished, failed, cancelled, spec, ranges, flow, held, postponed = columns[6:]
     return JobRow(
         id=number,
         owner=owner,
@@ -146,6 +153,7 @@ def _row(columns: JobColumns) -> JobRow:
         has_lines=bool(has_lines),
         flow=flow,
         held=_decode_ranges(held) if held is not None else (),
+        postponed=_decode_postponed(postponed) if postponed is not None else (),
         ended_at=ended_at,
         finished=finished,
         failed=failed,

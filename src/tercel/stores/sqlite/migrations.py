@@ -75,5 +75,6 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         # Who refers to these stands in rows that SQL cannot read: they stay.
         "INSERT INTO value_use (job, key) SELECT DISTINCT 0, key FROM value_piece",
     ),
+    4: ("ALTER TABLE job ADD COLUMN postponed BLOB",),
 }
 """The statements that make a file of this version one of the next."""

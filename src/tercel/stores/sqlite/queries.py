@@ -49,8 +49,8 @@ EPOCH = "SELECT value FROM epoch"
 
 JOB_ADD = """
     INSERT INTO job (id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled,
-        spec, ranges, flow, held)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        spec, ranges, flow, held, postponed)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO NOTHING
 """
 JOB_END = "UPDATE job SET ended_at = ?, finished = ?, failed = ?, cancelled = ? WHERE id = ?"
@@ -58,30 +58,30 @@ JOB_END = "UPDATE job SET ended_at = ?, finished = ?, failed = ?, cancelled = ? 
 
 JOB = """
     SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges,
-        flow, held
+        flow, held, postponed
     FROM job WHERE id = ?
 """
 JOB_BY_KEY = """
     SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges,
-        flow, held
+        flow, held, postponed
     FROM job INDEXED BY job_by_key WHERE owner = ? AND key = ? AND key <> '' ORDER BY id LIMIT 1
 """
 JOBS = """
     SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges,
-        flow, held
+        flow, held, postponed
     FROM job WHERE id < ? ORDER BY id DESC LIMIT ?
 """
 JOBS_OF_OWNER = """
     SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges,
-        flow, held
+        flow, held, postponed
     FROM job INDEXED BY job_by_owner WHERE owner = ? AND id < ? ORDER BY id DESC LIMIT ?
 """
 JOBS_UNFINISHED = """
     SELECT id, owner, key, submitted_at, max_running, has_lines, ended_at, finished, failed, cancelled, spec, ranges,
-        flow, held
+        flow, held, postponed
     FROM job INDEXED BY job_unfinished WHERE ended_at IS NULL ORDER BY id
 """
-JOB_REVISE = "UPDATE job SET spec = ?, held = ? WHERE id = ?"
+JOB_REVISE = "UPDATE job SET spec = ?, held = ?, postponed = ? WHERE id = ?"
 JOB_NEXT = """
     SELECT max(
         coalesce((SELECT max(id) FROM job), 0) + 1,

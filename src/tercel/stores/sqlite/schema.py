@@ -24,7 +24,7 @@ from tercel.stores.sqlite.migrations import MIGRATIONS
 APPLICATION_ID = 0x54455243
 """`TERC`, in the file's header: tells our files from other programs'."""
 
-VERSION = 4
+VERSION = 5
 
 SCHEMA: tuple[str, ...] = (
     """
@@ -48,7 +48,8 @@ SCHEMA: tuple[str, ...] = (
         spec BLOB NOT NULL,    -- msgpack of JobSpec
         ranges BLOB NOT NULL,  -- msgpack of [[first, last], ...]
         flow INTEGER NOT NULL DEFAULT 0,
-        held BLOB              -- as ranges; none if nothing is
+        held BLOB,             -- as ranges; none if nothing is
+        postponed BLOB         -- msgpack of [Postponed, ...]; none if nothing is
     )
     """,
     "CREATE INDEX job_unfinished ON job (id) WHERE ended_at IS NULL",

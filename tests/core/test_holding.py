@@ -1,0 +1,75 @@
+"""Blocked tasks that people hold and release: they do not go into the outage all at once, and nothing is tested for them meanwhile."""
+
+import msgspec
+import pytest
+
+from tercel.core.conditions import RESUMES, Stage
+from tercel.core.states import TaskEvent, TaskState, next_state
+
+from .test_blocked_edges import LICENCE, blocked, played
+
+WORKER = "worker w1 joins cpus=40"
+
+
+def offers(told: list[str]) -> list[str]:
+    return [line for line in told if "offer" in line]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_they_wait_again_and_go_in_waves(restarts: bool) -> None:
+    stage = played(
+        WORKER, f"submit 1 tasks=0-39 {LICENCE}", *(f"w1 reports 1.{n}a exit 75" for n in range(40))
+    )
+    stage.play("hold 1")
+    assert not stage.machine.conditions, "nobody is asked for what is held"
+    if restarts:
+        stage.play("the manager restarts")
+        stage.play(WORKER)
+    told = stage.play("release 1")
+    assert not offers(told)
+    assert blocked(stage) == [(0, 39)]
+    id = next(iter(stage.machine.conditions))
+    stage.play(f"C{id} cleared")
+    assert blocked(stage) == [(10, 39)], "the first wave"
+
+
+def test_held_twice_they_are_still_known_to_be_blocked() -> None:
+    stage = played(WORKER, f"submit 1 tasks=0-1 {LICENCE}", "w1 reports 1.0a exit 75", "hold 1.0", "hold 1")
+    assert not offers(stage.play("release 1"))
+    assert blocked(stage) == [(0, 0)]
+
+
+def test_one_that_meets_the_fault_while_it_is_held_is_blocked_when_it_is_released() -> None:
+    stage = played(WORKER, f"submit 1 tasks=0 {LICENCE}", "hold 1", "w1 reports 1.0a exit 75")
+    assert not stage.machine.conditions
+    assert stage.machine.jobs[1].paused.ranges() == [(0, 0)]
+    stage.play("the manager restarts")
+    stage.play(WORKER)
+    assert not offers(stage.play("release 1"))
+    assert blocked(stage) == [(0, 0)]
+
+
+def test_after_a_rule_is_gone_nothing_waits_by_it() -> None:
+    stage = played(WORKER, f"submit 1 tasks=0 {LICENCE}", "w1 reports 1.0a exit 75", "hold 1")
+    job = stage.machine.jobs[1]
+    stage.machine.revise(job, msgspec.structs.replace(job.row.spec, block_on=()))
+    assert offers(stage.play("release 1"))
+
+
+def test_one_that_was_cancelled_meanwhile_and_is_retried_is_not_blocked() -> None:
+    stage = played(
+        WORKER,
+        f"submit 1 tasks=0-1 {LICENCE}",
+        "w1 reports 1.0a exit 75",
+        "hold 1.0",
+        "cancel 1.0",
+    )
+    assert offers(stage.play("retry 1.0"))
+    stage.play("hold 1.0")
+    stage.play("release 1.0")
+    assert not stage.machine.conditions
+
+
+@pytest.mark.parametrize("stage", Stage)
+def test_every_stage_says_in_which_state_its_tasks_go_on(stage: Stage) -> None:
+    assert RESUMES[stage] is next_state(TaskState.BLOCKED, TaskEvent.UNBLOCK)
