@@ -385,7 +385,7 @@ class Witness:
     def _check_nobody_holds(self, machine: Machine, task: Task) -> None:
         """A task is given to another worker only when the one before was away for the grace time."""
         attempt = max((a for a in self.issued_of.get(task, ()) if a in self.expected.issued), default=0)
-        if attempt <= self.expected.fence.get(task, 0) or attempt in self.excused:
+        if attempt <= self.expected.fence.get(task, 0) or attempt in self.excused | self.outdated:
             return
         if attempt in self.ends and self.ends[attempt].end not in OWN_DOING:
             return
