@@ -60,6 +60,27 @@ async def test_an_output_means_blocked_and_a_script_of_the_user_says_when_it_is_
     assert lab.ok("logs", "1.0") == "stored\n"
 
 
+@pytest.mark.T(3, 8)
+async def test_what_is_known_of_curl_and_ssh_is_waited_for_without_a_tester(lab: Lab) -> None:
+    await lab.up()
+    port = free_port()
+    rule = ("--block-on", "known; every 1s for 1h")
+    lab.ok("submit", *rule, "--", "curl", "-sS", f"http://127.0.0.1:{port}/")
+    lab.ok("submit", *rule, "--", "ssh", "-o", "BatchMode=yes", "-p", str(port), "127.0.0.1", "true")
+    lab.ok("submit", *rule, "--", "sh", "-c", "echo 'cannot connect' >&2; exit 7")
+    await blocked(lab, 1, 1)
+    await blocked(lab, 2, 1)
+    testers = {row["tester"] for row in lab.json("blocked")["conditions"]}
+    assert testers == {f"tcp:127.0.0.1:{port}", f"ssh:127.0.0.1:{port}"}
+    (unknown,) = await lab.done([3])
+    assert unknown.counts.failed == 1, "what is not known is a failure"
+    lab.ok("cancel", "2")
+    with server(port):  # it hangs up: curl's error is another one then, and not known
+        await lab.done([1])
+    states = [attempt["state"] for attempt in lab.json("show", "1.0")["attempts"]]
+    assert states == ["blocked", "failed"]
+
+
 @pytest.mark.must("a")
 @pytest.mark.C(7)
 async def test_blocked_tasks_outlive_a_manager_that_is_killed(lab: Lab) -> None:

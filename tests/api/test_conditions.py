@@ -107,7 +107,7 @@ async def test_what_a_failed_task_printed_makes_a_whole_rule_of_the_hint(house: 
     await worker.report(await worker.offered(), code=255, err=err)
     task = await house.task(1, 0)
     assert task.hint == (
-        "if this is not its fault: --block-on "
+        "if this is not its fault: --block-on known, or --block-on "
         r"'stderr:/ssh: connect to host login\.lab port 22/ -> ssh:login.lab:22'"
     )
 
@@ -119,6 +119,61 @@ async def test_workers_are_told_which_patterns_to_look_for(house: House) -> None
     await worker.report(await worker.offered(), code=1, matched=("stderr:/quota/",))
     assert (await worker.next(Brief)).program.patterns == (("stderr:/quota/", "err", "quota"),)
     assert (await conditions(house))[0].tester == "file:/ok"
+
+
+@pytest.mark.T(8)
+async def test_what_is_known_is_waited_for_as_its_kind_writes_it(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(block_on=[{"on": "known", "policy": "every 1h for 2d"}])
+    said = "ssh: connect to host LOGIN.lab port 0022: Connection refused"
+    await worker.report(await worker.offered(), code=255, matched=("known",), said=said)
+    assert {on for on, _, _ in (await worker.next(Brief)).program.patterns} == {"known"}
+    (row,) = await conditions(house)
+    assert (row.tester, row.place, row.policy) == ("ssh:login.lab", "site", "every 1h for 2d")
+    assert (await house.task(1, 0)).resumes_in == "ready"
+
+
+@pytest.mark.must("d", "e")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "command:rm -rf /",
+        "ssh:login.lab:22",
+        "ssh: connect to host login.lab port 99999: Connection refused",
+        "ssh: connect to host a..b port 22: Connection refused",
+        "cp: Disk quota exceeded",
+        "ssh: connect to host " * 1000,
+    ],
+)
+async def test_what_a_worker_says_is_known_and_is_not_makes_a_failure(house: House, said: str) -> None:
+    worker = await house.worker()
+    await house.submit(block_on=[{"on": "known"}])
+    await worker.report(await worker.offered(), code=1, matched=("known",), said=said)
+    assert (await house.task(1, 0)).state == "failed"
+    assert await conditions(house) == []
+    await house.sound()
+
+
+async def test_what_nobody_looks_for_is_not_waited_for_though_it_is_known(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(block_on=[LICENCE])
+    said = "ssh: connect to host login.lab port 22: Connection refused"
+    await worker.report(await worker.offered(), code=255, matched=("known",), said=said)
+    assert (await house.task(1, 0)).state == "failed"
+
+
+async def test_a_task_that_is_held_tells_that_it_will_be_blocked_again(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(array="0-1", block_on=[LICENCE])
+    await blocked(house, worker)
+    await blocked(house, worker)
+    await house.ask("POST", "/v1/hold", json={"select": ["1.0"]})
+    task = await house.task(1, 0)
+    assert (task.state, task.resumes_in) == ("paused", "blocked")
+    assert "when tcp:licence.lab:27000 has cleared" in task.why
+    await house.ask("POST", "/v1/release", json={"select": ["1.0"]})
+    assert (await house.task(1, 0)).state == "blocked"
 
 
 async def test_a_command_is_tested_in_the_directory_and_with_the_variables_of_its_job(house: House) -> None:
@@ -309,8 +364,8 @@ BAD_RULES: list[tuple[dict[str, str], str]] = [
     (rule(tester="tpc:a:1"), "'tpc' is no kind of tester; did you mean tcp?"),
     (rule(tester="tcp:a"), "tcp"),
     (rule(tester="tcp"), "is not a tester"),
-    (rule(tester=""), "a tester has 1 to"),
-    (rule(tester="x" * 5000), "a tester has 1 to"),
+    (rule(tester=""), "say what shows that it is mended"),
+    (rule(tester="x" * 5000), "a tester has at most"),
     (rule(tester="quota:queue=chem<0"), "never clears"),
     (rule(tester="worker:worker.gpu >= 1"), "gpu"),
     (rule(tester="quota:queue=chem<5", at="site"), "@site: quota asks the manager's own books"),

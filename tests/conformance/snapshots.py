@@ -21,7 +21,7 @@ from tercel.core.changes import (
     TasksBlocked,
     ValueKept,
 )
-from tercel.core.conditions import ConditionRow, Place
+from tercel.core.conditions import ConditionRow, Fault, Place, Postponed
 from tercel.core.model import After, BlockRule, Call, Function, JobSpec
 from tercel.core.reports import Blame, Outcome, Output
 from tercel.stores.contract import Store
@@ -59,7 +59,8 @@ OPEN = ConditionRow(
 def campaign() -> list[Change]:
     """Jobs of every kind, in the middle of their lives."""
     fit = job(4, (0, 9), spec=JobSpec(argv=("fit",), array="0-9", retries=3, block_on=(RULE,)))
-    held = msgspec.structs.replace(fit.job, held=((8, 9),))
+    met = Fault(tester=RULE.tester, place=Place.MANAGER, policy=RULE.policy)
+    held = msgspec.structs.replace(fit.job, held=((8, 9),), postponed=(Postponed(met, ((9, 9),)),))
     lines = job(5, (0, 2), key="k", lines=("echo a", "echo b", "echo c"), spec=JobSpec())
     function = Function(code=b"f", name="f", python="3.11")
     calls = job(6, (0, 1), calls=(Call(b"x", (KEY,)), Call(b"y")), spec=JobSpec(function=function))

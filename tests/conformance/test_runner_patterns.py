@@ -11,8 +11,10 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from tercel.core.model import Limits, Program
+from tercel.core.blocking import parse_rule, patterns_of
+from tercel.core.model import JobSpec, Limits, Program
 from tercel.core.reports import End, Output, Report
+from tercel.manager.hearing import MAX_SAID
 from tercel.runners import seeking
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
@@ -62,6 +64,19 @@ async def test_a_pattern_is_found_in_what_took_too_much(runner: SpawnerPool, rec
     source = "import sys, time; print('Disk quota exceeded', file=sys.stderr, flush=True); open('x', 'wb').write(bytes(2**24)); time.sleep(600)"
     report = await run(runner, recorder, python(source, patterns=(QUOTA,), limits=Limits(disk_bytes=2**22)))
     assert (report.end, report.matched) == (End.EXCEEDED, ("0",))
+
+
+@pytest.mark.parametrize("before", [0, 1_000_000])
+async def test_of_what_is_known_the_piece_that_was_found_is_told(
+    runner: SpawnerPool, recorder: Recorder, before: int
+) -> None:
+    sought = patterns_of(JobSpec(argv=("true",), block_on=(parse_rule("known"),)))
+    said = "ssh: connect to host login.lab port 22: Connection refused"
+    source = f"import sys; print('x' * {before}, {said!r}, 'y' * 5000, file=sys.stderr); sys.exit(1)"
+    report = await run(runner, recorder, python(source, patterns=sought))
+    assert report.matched == ("known",)
+    assert report.said.startswith(said)
+    assert len(report.said) <= MAX_SAID
 
 
 async def test_nothing_is_looked_for_in_what_went_well(runner: SpawnerPool, recorder: Recorder) -> None:

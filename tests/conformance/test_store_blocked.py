@@ -8,6 +8,7 @@ from tercel.core.changes import (
     Change,
     Concluded,
     ConditionSet,
+    JobRevised,
     Noted,
     OutputKept,
     OutputsDropped,
@@ -15,6 +16,7 @@ from tercel.core.changes import (
     TasksBlocked,
     TasksUnblocked,
 )
+from tercel.core.conditions import Fault, Place, Postponed
 from tercel.core.intervals import Range
 from tercel.core.reports import Blame, Output
 from tests.conformance.stores import BLOCKED, FAILED, Kept, cancelled, condition, hand_over, job, outcome
@@ -34,6 +36,18 @@ def waiting(kept: Kept, number: int = 1) -> list[tuple[int, list[Range]]]:
     live = kept.store.live(number)
     assert live is not None
     return live.blocked
+
+
+def test_what_held_tasks_will_wait_for_is_kept_until_it_is_not_so_any_more(kept: Kept) -> None:
+    met = Fault(tester="command:./ok.sh", place=Place.SITE, where="lab", cwd="/data", env={"A": "b"})
+    postponed = (Postponed(met, ((2, 3), (7, 7))),)
+    spec = job(1).job.spec
+    hand_over(kept.store, job(1), JobRevised(1, spec, ((0, 9),), postponed))
+    (live,) = kept.reopen().jobs
+    assert (live.job.held, live.job.postponed) == (((0, 9),), postponed)
+    hand_over(kept.store, JobRevised(1, spec, ()))
+    (live,) = kept.reopen().jobs
+    assert (live.job.held, live.job.postponed) == ((), ())
 
 
 # --- conditions

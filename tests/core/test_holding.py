@@ -49,6 +49,13 @@ def test_one_that_meets_the_fault_while_it_is_held_is_blocked_when_it_is_release
     assert blocked(stage) == [(0, 0)]
 
 
+def test_what_was_wrong_at_a_worker_that_is_gone_holds_up_nobody() -> None:
+    here = "block=exit:75>tcp:licence:1@worker;every_10s_for_1h"
+    stage = played(WORKER, f"submit 1 tasks=0 {here}", "w1 reports 1.0a exit 75", "hold 1", "w1 says bye")
+    stage.play("worker w2 joins cpus=1")
+    assert offers(stage.play("release 1"))
+
+
 def test_after_a_rule_is_gone_nothing_waits_by_it() -> None:
     stage = played(WORKER, f"submit 1 tasks=0 {LICENCE}", "w1 reports 1.0a exit 75", "hold 1")
     job = stage.machine.jobs[1]

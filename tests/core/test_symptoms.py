@@ -1,12 +1,22 @@
-"""What real programs say when something outside is broken, and the rule that is proposed for it."""
+"""What real programs say when something outside is broken, and the rule that is proposed or applied for it."""
 
 import re
 
 import pytest
 
-from tercel.core.blocking import check_rule, compiled, hint, parse_rule, rule_text, trigger_of
+from tercel.core.blocking import (
+    check_rule,
+    compiled,
+    hint,
+    parse_rule,
+    patterns_of,
+    rule_text,
+    trigger_of,
+)
+from tercel.core.errors import UsageError
+from tercel.core.model import JobSpec
 from tercel.core.reports import End, Report
-from tercel.core.symptoms import SYMPTOMS, rule_from
+from tercel.core.symptoms import SYMPTOMS, known_tester, rule_from
 from tercel.testers.registry import Testers
 
 SAID = [
@@ -67,14 +77,58 @@ def report(end: End, code: int) -> Report:
 
 @pytest.mark.parametrize(("said", "tester"), SAID)
 def test_the_proposed_rule_is_one_that_would_have_waited(said: str, tester: str) -> None:
-    rule = rule_from("", f"starting\n{said}\n")
-    assert rule is not None and rule.tester == tester
-    proposed = parse_rule(rule_text(rule))
+    found = rule_from("", f"starting\n{said}\n")
+    assert found is not None
+    assert found[0].tester == tester
+    proposed = parse_rule(rule_text(found[0]))
     check_rule(proposed)
     Testers().normalise(proposed.tester)
     pattern = compiled(trigger_of(proposed.on).pattern)
     text = said.encode()
     assert pattern.search(text, 0, len(text)) is not None
+
+
+@pytest.mark.T(3, 8)
+@pytest.mark.parametrize(("said", "tester"), SAID)
+def test_a_job_that_blocks_on_what_is_known_waits_for_the_same(said: str, tester: str) -> None:
+    """As a worker finds it, and the manager reads what the worker found."""
+    text = f"starting\n{said}\nand so on\n".encode()
+    sought = patterns_of(JobSpec(argv=("true",), block_on=(parse_rule("known"),)))
+    found = (compiled(pattern).search(text, 0, len(text)) for _, stream, pattern in sought if stream == "err")
+    at = next((match.start() for match in found if match is not None), None)
+    if at is None:
+        assert tester.startswith(("command:./", "disk:/tmp")), "nobody knows how to test it"
+    else:
+        assert known_tester(text[at:].decode()) == tester
+
+
+def test_a_piece_of_output_that_only_contains_what_is_known_is_not_what_was_found() -> None:
+    assert known_tester("x ssh: connect to host login.lab port 22: refused") is None
+    assert known_tester("cp: Disk quota exceeded") is None
+
+
+@pytest.mark.parametrize("text", ["known", "known; every 2m for 12h", "KNOWN;every 2m for 12h"])
+def test_what_is_known_is_a_rule_without_a_tester(text: str) -> None:
+    rule = parse_rule(text)
+    check_rule(rule)
+    assert (rule.on, rule.tester) == ("known", "")
+    assert parse_rule(rule_text(rule)) == rule
+
+
+@pytest.mark.must("e")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("known -> tcp:a:1", "what was printed says what is tested"),
+        ("known; every 2m for ever", "must be given up"),
+        ("known; evry 2m", "not a policy"),
+        ("known:curl -> tcp:a:1", "nothing that a rule can begin with"),
+        ("exit:75", "is not a rule"),
+    ],
+)
+def test_what_is_known_takes_nothing_but_a_policy(text: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        check_rule(parse_rule(text))
 
 
 def test_every_row_of_the_table_is_shown_here() -> None:
@@ -91,6 +145,7 @@ def test_what_is_known_comes_before_the_exit_code() -> None:
         "if this is not its fault: --block-on 'stderr:/Disk quota exceeded/ -> command:./quota-ok.sh'"
     )
     assert hint(report(End.EXITED, 1), said, "").count("stdout:/") == 1
+    assert "--block-on known, or --block-on 'stderr:" in hint(report(End.EXITED, 1), "", SAID[0][0])
     assert (
         hint(report(End.EXITED, 3), "fine", "") == "if this is not its fault: --block-on 'exit:3 -> TESTER'"
     )

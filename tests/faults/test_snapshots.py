@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tercel.core.conditions import Fault, Place, Postponed
 from tercel.core.model import JobSpec
 from tercel.stores.memory import MemoryStore
 from tercel.stores.snapshot import files
@@ -36,6 +37,7 @@ from tercel.stores.snapshot.records import (
 from tercel.stores.sqlite import SqliteStore
 from tests.conformance.snapshots import filled, saved, told
 
+LICENCE = Fault(tester="tcp:licence.lab:27000", place=Place.SITE, policy="every 1m for 1d")
 SEED = 5
 MOST_CALLS = 40
 
@@ -165,6 +167,18 @@ FORGERIES: dict[str, tuple[type, Change]] = {
     "other tasks than asked for": (
         JobPart,
         lambda part: replace(part, row=replace(part.row, ranges=((0, 10**7),))),
+    ),
+    "a task that is to be blocked though it is not held": (
+        JobPart,
+        lambda part: replace(
+            part, row=replace(part.row, postponed=(Postponed(LICENCE, ((0, 0),)),), held=((8, 9),))
+        ),
+    ),
+    "a task that is to be blocked on nothing": (
+        JobPart,
+        lambda part: replace(
+            part, row=replace(part.row, postponed=(Postponed(replace(LICENCE, tester=""), ((8, 8),)),))
+        ),
     ),
     "an owner that is nobody": (JobPart, lambda part: replace(part, row=replace(part.row, owner=""))),
     "a job that has ended and has not": (

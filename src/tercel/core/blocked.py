@@ -139,8 +139,8 @@ class Blocked(Books):
 
     def _block_all(self, job: Job, tasks: IntervalSet, fault: Fault, now: float) -> None:
         """Ready tasks wait for what a fault names, which is tested at once: they have not been tried."""
-        if fault.place is Place.WORKER:
-            self._expect(fault.where, now)  # it may be gone since they met the fault there
+        if fault.place is Place.WORKER and self._expect(fault.where, now).given_up:
+            return  # what was wrong there need not hold them up elsewhere
         condition = self._condition(job.row.owner, fault, now, at_once=True)
         if next_state(TaskState.READY, TaskEvent.BLOCK) is TaskState.BLOCKED:
             job.ready.difference_update(tasks)

@@ -6,6 +6,7 @@
     signal:USR2 -> file:/data/ready @manager
     timeout -> dns:store.lab
     start -> time:22:00-06:00          before it is run at all
+    known                              what ssh, curl, Slurm and others print (symptoms.py): it says itself what to test
 
 What is not named here is the task's own failure: `hint` says how to name it.
 """
@@ -25,8 +26,9 @@ from tercel.core.errors import UsageError
 from tercel.core.model import BlockRule, JobSpec, Program
 from tercel.core.policies import parse_policy
 from tercel.core.reports import End, Report
-from tercel.core.symptoms import rule_from
+from tercel.core.symptoms import known_patterns, rule_from
 
+KNOWN = "known"
 RULES_MOST = 50
 PATTERN_MOST = 1000
 PATTERN_MEM_BYTES = 256 * 1024
@@ -49,6 +51,7 @@ _RULE = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 """A command may have semicolons of its own: what follows the last is a policy only if it begins like one."""
+_KNOWN = re.compile(r"\s*known\s*(?:;\s*(?P<policy>.*))?", re.DOTALL | re.IGNORECASE)
 _PLACED = re.compile(r"(?P<tester>.+?)\s+@(?P<place>[a-z]+)", re.DOTALL)
 _LIKE_A_POLICY = re.compile(r"(?i)\bfor\s+[0-9.]+\s*[smhd]\b|\bat\s+most\s+[0-9]+\s+tests?\b")
 _OUTPUT = re.compile(r"(?P<stream>stdout|stderr|output):/(?P<pattern>.+)/", re.DOTALL)
@@ -61,17 +64,20 @@ class Trigger(msgspec.Struct, frozen=True):
     signal: int = 0
     timeout: bool = False
     start: bool = False
+    known: bool = False
     streams: tuple[str, ...] = ()
     pattern: str = ""
 
 
 def parse_rule(text: str) -> BlockRule:
     """As people write it in one line; what it says is checked by `check_rule`."""
+    if (known := _KNOWN.fullmatch(text)) is not None:
+        return BlockRule(on=KNOWN, policy=(known["policy"] or "").strip())
     match = _RULE.fullmatch(text)
     if match is None:
         raise UsageError(
             f"{text[:200]!r} is not a rule; write WHEN -> TESTER, as in 'exit:75 -> tcp:licence.lab:27000' "
-            "or 'stderr:/quota exceeded/ -> command:./quota-ok.sh; every 2m for 12h'",
+            "or 'stderr:/quota exceeded/ -> command:./quota-ok.sh; every 2m for 12h'; or `known`",
             "block_on",
         )
     tester, place = match["tester"], ""
@@ -96,6 +102,10 @@ def check_rules(rules: Iterable[BlockRule]) -> None:
 
 def check_rule(rule: BlockRule) -> None:
     trigger = trigger_of(rule.on)
+    if trigger.known and (rule.tester or rule.at):
+        raise UsageError(
+            "known: what was printed says what is tested, and where: write `known`, or `known; every 2m for 12h`"
+        )
     _check_tail(rule.tester)
     if parse_policy(policy_of(rule)).is_endless and _kind(rule.tester) not in PATIENT:
         raise UsageError(
@@ -105,8 +115,10 @@ def check_rule(rule: BlockRule) -> None:
         raise UsageError(f"@{rule.at[:40]}: a tester runs @manager, @site or @worker")
     if rule.at == Place.WORKER and trigger.start:
         raise UsageError("start @worker: nothing of it is at any worker before it starts")
-    if not 1 <= len(rule.tester) <= TESTER_MOST:
-        raise UsageError(f"a tester has 1 to {TESTER_MOST:,} characters")
+    if not trigger.known and not rule.tester.strip():
+        raise UsageError(f"{rule.on[:100]}: say what shows that it is mended, as in tcp:licence.lab:27000")
+    if len(rule.tester) > TESTER_MOST:
+        raise UsageError(f"a tester has at most {TESTER_MOST:,} characters")
 
 
 def policy_of(rule: BlockRule) -> str:
@@ -125,11 +137,13 @@ def _kind(tester: str) -> str:
 def _check_tail(tester: str) -> None:
     """A command may have semicolons, and a policy typing errors."""
     _, semicolon, tail = tester.rpartition(";")
+    if not semicolon:
+        return
     word = tail.split()[0].lower() if tail.split() else ""
     is_like_one = difflib.get_close_matches(word, ("every", "backoff"), cutoff=0.7) or _LIKE_A_POLICY.search(
         tail
     )
-    if semicolon and is_like_one:
+    if is_like_one:
         raise UsageError(
             f"{tail.strip()[:60]!r} looks like a policy and is none; write `every 2m for 12h`, or `for 12h`",
             "policy",
@@ -139,7 +153,8 @@ def _check_tail(tester: str) -> None:
 def rule_text(rule: BlockRule) -> str:
     """As people write it in one line."""
     at = f" @{rule.at}" if rule.at and rule.at != Place.HERE else ""
-    return f"{rule.on} -> {rule.tester}{at}" + (f"; {rule.policy}" if rule.policy else "")
+    tester = f" -> {rule.tester}{at}" if rule.tester else ""
+    return f"{rule.on}{tester}" + (f"; {rule.policy}" if rule.policy else "")
 
 
 @lru_cache(maxsize=1000)
@@ -158,8 +173,10 @@ def trigger_of(on: str) -> Trigger:
             return Trigger(timeout=True)
         case "start", "":
             return Trigger(start=True)
+        case "known", "":
+            return Trigger(known=True)
     raise UsageError(
-        f"{on[:100]!r} is nothing that a rule can begin with: exit:75, exit:70-79,1, signal:USR1, timeout, start, "
+        f"{on[:100]!r} is nothing that a rule can begin with: exit:75, exit:70-79,1, signal:USR1, timeout, start, known, "
         "stderr:/pattern/, stdout:/pattern/ or output:/pattern/"
     )
 
@@ -186,8 +203,13 @@ def _signal(name: str) -> int:
     return number
 
 
+class Found(Protocol):
+    def start(self) -> int:
+        """Where it begins."""
+
+
 class Searches(Protocol):
-    def search(self, text: bytes, pos: int, endpos: int) -> object | None:
+    def search(self, text: bytes, pos: int, endpos: int) -> Found | None:
         """Something, if it is found between the two; what is around them counts for `^`, `$` and `\\b`."""
 
 
@@ -222,6 +244,8 @@ def patterns_of(spec: JobSpec) -> tuple[tuple[str, str, str], ...]:
     for rule in spec.block_on:
         trigger = trigger_of(rule.on)
         found += [(rule.on, stream, trigger.pattern) for stream in trigger.streams]
+        if trigger.known:
+            found += [(KNOWN, stream, pattern) for stream, pattern in known_patterns()]
     return tuple(found)
 
 
@@ -231,13 +255,19 @@ def program_of(spec: JobSpec) -> Program:
     return msgspec.structs.replace(program, patterns=patterns_of(spec)) if spec.block_on else program
 
 
-def rule_for(spec: JobSpec, report: Report) -> BlockRule | None:
-    """The first that says of such an end that something outside is broken. Success is success, whatever was printed."""
+def rule_for(spec: JobSpec, report: Report, known: BlockRule | None = None) -> BlockRule | None:
+    """The first that says of such an end that something outside is broken. Success is success, whatever was printed.
+
+    `known`: what must be there again, by what it printed.
+    """
     if report.end is End.EXITED and report.code == 0:
         return None
     for rule in spec.block_on:
         trigger = trigger_of(rule.on)
-        if rule.on in report.matched:
+        if trigger.known:
+            if known is not None:
+                return msgspec.structs.replace(known, on=rule.on, policy=rule.policy)
+        elif rule.on in report.matched:
             return rule
         if report.end is End.EXITED and any(low <= report.code <= high for low, high in trigger.codes):
             return rule
@@ -278,5 +308,7 @@ def hint(report: Report, out: str = "", err: str = "") -> str:
     if report.end not in (End.EXITED, End.SIGNALLED) or not report.code:
         return ""
     word = "exit" if report.end is End.EXITED else "signal"
-    rule = rule_from(out, err) or BlockRule(on=f"{word}:{report.code}", tester="TESTER")
-    return f"if this is not its fault: --block-on {shlex.quote(rule_text(rule))}"
+    found = rule_from(out, err)
+    rule = found[0] if found is not None else BlockRule(on=f"{word}:{report.code}", tester="TESTER")
+    known = f"--block-on {KNOWN}, or " if found is not None and found[1].sure else ""
+    return f"if this is not its fault: {known}--block-on {shlex.quote(rule_text(rule))}"

@@ -12,7 +12,8 @@ Blame: a report that an attempt ended by the worker's doing, and the loss of a w
 and spend none of its retries.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -41,6 +42,7 @@ from tercel.core.shares import Queue
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.workers import Worker
 
+NOTHING_KNOWN: Mapping[int, BlockRule] = MappingProxyType({})
 NOTED_INTERRUPTIONS = 20
 """Of one task, in its history: a node that fails once a second for weeks must not fill the disk."""
 MAX_GROWTHS = 10
@@ -137,7 +139,10 @@ class Machine(Adopting):
         stray = self._strays.get(attempt)
         return stray is not None and stray.worker.id == id
 
-    def on_reports(self, id: str, reports: Sequence[Report], now: float) -> None:
+    def on_reports(
+        self, id: str, reports: Sequence[Report], now: float, known: Mapping[int, BlockRule] = NOTHING_KNOWN
+    ) -> None:
+        """`known`: by attempt, what must be there again by what it printed, of those whose jobs look for that."""
         self._advance(now)
         worker = self.workers[id]
         news: dict[int, Progressed] = {}
@@ -149,7 +154,7 @@ class Machine(Adopting):
                 continue
             job = flight.job
             touched[job.id] = job
-            if self._judge(worker, flight, report, now):
+            if self._judge(worker, flight, report, now, known):
                 ended = news.get(job.id)
                 if ended is None:
                     ended = news[job.id] = Progressed(job.id, [], [])
@@ -199,7 +204,9 @@ class Machine(Adopting):
         elif report.attempt >= self._next_attempt or (current and current.attempt == report.attempt):
             worker.note = f"reported attempt {report.attempt} of task {report.job}.{report.task}, which it was not given"
 
-    def _judge(self, worker: Worker, flight: Flight, report: Report, now: float) -> bool:
+    def _judge(
+        self, worker: Worker, flight: Flight, report: Report, now: float, known: Mapping[int, BlockRule]
+    ) -> bool:
         """Move the task by what the report says. True if the task has ended."""
         job, task = flight.job, flight.task
         if report.end in (End.REFUSED, End.INTERRUPTED, End.CANCELLED):
@@ -223,9 +230,11 @@ class Machine(Adopting):
         if report.end is End.EXCEEDED and _outgrew(job, flight, report):
             self._take_outgrown(worker, flight, report, now)
             return False
-        if job.row.spec.block_on and (rule := rule_for(job.row.spec, report)) is not None:
-            self._take_blocked(worker, flight, report, rule, now)
-            return False
+        if job.row.spec.block_on:
+            rule = rule_for(job.row.spec, report, known.get(report.attempt))
+            if rule is not None:
+                self._take_blocked(worker, flight, report, rule, now)
+                return False
         event = self._verdict(job, task, report)
         fine = event is TaskEvent.FINISH
         if not fine and self._is_workers_fault(worker, flight, report, now):

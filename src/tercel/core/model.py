@@ -100,9 +100,9 @@ class BlockRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Which end of a task means that something outside is broken, and how to see that it is mended: see `blocking`."""
 
     on: str
-    """`exit:75`, `stderr:/Disk quota exceeded/`, `start` …"""
-    tester: str
-    """`tcp:licence.lab:27000`, `command:./quota-ok.sh` …"""
+    """`exit:75`, `stderr:/Disk quota exceeded/`, `start`, `known` …"""
+    tester: str = ""
+    """`tcp:licence.lab:27000`, `command:./quota-ok.sh` …; empty with `known`, which finds it itself."""
     at: str = ""
     """Where it is tested: `manager`, `site` or `worker`. Empty: where such a tester makes sense."""
     policy: str = ""

@@ -15,9 +15,16 @@ import msgspec
 
 from tercel.core.accounts import Settings
 from tercel.core.blocked import NOTE_MOST, Condition
-from tercel.core.blocking import policy_of
+from tercel.core.blocking import policy_of, trigger_of
 from tercel.core.changes import Loaded
-from tercel.core.conditions import EVERYWHERE, ConditionRow, Place, Verdict
+from tercel.core.conditions import (
+    EVERYWHERE,
+    ConditionRow,
+    Fault,
+    Place,
+    Verdict,
+    fault_of_condition,
+)
 from tercel.core.effects import Probe
 from tercel.core.ledger import Job
 from tercel.core.model import BlockRule, JobSpec
@@ -270,22 +277,30 @@ class Recovery(Waves):
 
     def revise(self, job: Job, spec: JobSpec, now: float = 0.0, by: str = "") -> None:
         """If its rules were changed: what waits by one that is no more goes on, and finds out by the new ones."""
-        gone = _sought_by(job.row.spec.block_on) - _sought_by(spec.block_on)
-        for key, (fault, _) in list(job.postponed.items()):
-            if (fault.tester, fault.policy) in gone:
-                del job.postponed[key]
-        changed = spec.block_on != job.row.spec.block_on
-        super().revise(job, spec, now, by)
-        if not changed:
+        before = job.row.spec.block_on
+        if spec.block_on == before:
+            super().revise(job, spec, now, by)
             return
+        for key, (fault, _) in list(job.postponed.items()):
+            if _is_by(fault, before) and not _is_by(fault, spec.block_on):
+                del job.postponed[key]
+        super().revise(job, spec, now, by)
         for condition in list(job.blocks):
-            if (condition.row.tester, condition.row.policy) in gone:
+            fault = fault_of_condition(condition.row)
+            if _is_by(fault, before) and not _is_by(fault, spec.block_on):
                 self._release_job(condition, job, "the job's rules were changed", now)
         self._gate(job, job.ready, now)
 
 
-def _sought_by(rules: Iterable[BlockRule]) -> set[tuple[str, str]]:
-    return {(rule.tester, policy_of(rule)) for rule in rules}
+def _is_by(fault: Fault, rules: Iterable[BlockRule]) -> bool:
+    """Whether one of the rules may have made it so."""
+    for rule in rules:
+        if trigger_of(rule.on).known:
+            if policy_of(msgspec.structs.replace(rule, tester=fault.tester)) == fault.policy:
+                return True
+        elif (rule.tester, policy_of(rule)) == (fault.tester, fault.policy):
+            return True
+    return False
 
 
 def limit_s(condition: Condition) -> float:

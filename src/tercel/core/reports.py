@@ -60,6 +60,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What its job's rules for blocking look for in outputs (`stderr:/quota/`) and was found in this one's."""
     errno: str = ""
     """`ENOSPC`: why its worker could not even run it, where the system said so."""
+    said: str = ""
+    """If `known` is among `matched`: a piece of its output, which begins with what was found."""
 
 
 class Blame(StrEnum):

@@ -1,7 +1,7 @@
-"""What programs print when something outside is broken: one table from their messages to the rule that would wait for it.
+"""What programs print when something outside is broken: one table from their messages to what must be there again.
 
-Nobody's task is blocked by it: a message may be quoted, or be of something that does not matter. It makes the hint of a
-failed task one that can be pasted.
+A job that says `--block-on known` is blocked by it. Nobody else's is: a message may be quoted, or be of something that does not
+matter. For those it makes the hint of a failed task one that can be pasted.
 """
 
 import posixpath
@@ -26,6 +26,8 @@ class Symptom(msgspec.Struct, frozen=True):
     """What a rule looks for: as much as does not change from one task to the next."""
     tester: str
     """With what `said` has found."""
+    sure: bool = True
+    """Not: somebody must say first what to test, and how."""
 
 
 SYMPTOMS = (
@@ -53,7 +55,7 @@ SYMPTOMS = (
         "tcp:{host}:{port}",
     ),
     Symptom(
-        rf"(?P<code>429|50[234])\b[^\n]{{0,200}}?(?P<url>https?://{_HOST}(?::[0-9]{{1,5}})?)(?=[/\s'\"]|$)",
+        rf"(?P<code>429|50[234])\b[^\n]{{0,200}}?(?P<url>https?://{_HOST}(?::[0-9]{{1,5}})?)(?:[/\s'\"]|$)",
         "{code}.*{host}",
         "{url}/",
     ),
@@ -68,15 +70,20 @@ SYMPTOMS = (
         "connection to server at .{host}",
         "database:postgresql://{host}:{port}/",
     ),
-    Symptom(r"sqlite3?[^\n]{0,80}: database is locked", "database is locked", "command:./is-unlocked.sh"),
+    Symptom(
+        r"sqlite3?[^\n]{0,80}: database is locked",
+        "database is locked",
+        "command:./is-unlocked.sh",
+        sure=False,
+    ),
     # file systems
     Symptom(
         rf"{_PATH}['\"]?:? [^\n]{{0,40}}No space left on device",
         "No space left on device",
         "disk:{folder}>=1G",
     ),
-    Symptom(r"No space left on device", "No space left on device", "disk:/tmp>=1G"),
-    Symptom(r"Disk quota exceeded", "Disk quota exceeded", "command:./quota-ok.sh"),
+    Symptom(r"No space left on device", "No space left on device", "disk:/tmp>=1G", sure=False),
+    Symptom(r"Disk quota exceeded", "Disk quota exceeded", "command:./quota-ok.sh", sure=False),
     Symptom(
         rf"{_PATH}['\"]?:? (?:Stale file handle|Transport endpoint is not connected)",
         "Stale file handle|Transport endpoint is not connected",
@@ -92,6 +99,7 @@ SYMPTOMS = (
         r"Batch job submission failed: (?P<why>Job violates accounting/QOS policy|\w*Max\w*Limit)",
         "Batch job submission failed: {why}",
         "command:./may-submit.sh",
+        sure=False,
     ),
     Symptom(
         r"(?:pbs_iff|qsub|qstat): cannot connect to server", "cannot connect to server", "command:qstat -B"
@@ -110,14 +118,32 @@ SYMPTOMS = (
 )
 
 
-def rule_from(out: str, err: str) -> BlockRule | None:
+def known_patterns() -> tuple[tuple[str, str], ...]:
+    """What to look for, where (`err`, `out`): the first that is found counts."""
+    return tuple((stream, symptom.said) for stream in ("err", "out") for symptom in SYMPTOMS if symptom.sure)
+
+
+def known_tester(said: str) -> str | None:
+    """What must be there again, by a text that begins with what one of `known_patterns` has found."""
+    for symptom in SYMPTOMS:
+        if symptom.sure and (found := re.match(symptom.said, said[:SEARCHED_MOST])) is not None:
+            return symptom.tester.format(**_values(found))
+    return None
+
+
+def rule_from(out: str, err: str) -> tuple[BlockRule, Symptom] | None:
     """The rule that would have waited for what these outputs speak of, if they speak of anything that is known."""
     for stream, text in (("stderr", err), ("stdout", out)):
         for symptom in SYMPTOMS:
             if (found := re.search(symptom.said, text[-SEARCHED_MOST:])) is not None:
-                said = {name: value for name, value in found.groupdict().items() if value is not None}
-                if "path" in said:
-                    said["folder"] = posixpath.dirname(said["path"])
+                said = _values(found)
                 on = symptom.on.format(**{name: re.escape(value) for name, value in said.items()})
-                return BlockRule(on=f"{stream}:/{on}/", tester=symptom.tester.format(**said))
+                return BlockRule(on=f"{stream}:/{on}/", tester=symptom.tester.format(**said)), symptom
     return None
+
+
+def _values(found: re.Match[str]) -> dict[str, str]:
+    values = {name: value for name, value in found.groupdict().items() if value is not None}
+    if "path" in values:
+        values["folder"] = posixpath.dirname(values["path"])
+    return values

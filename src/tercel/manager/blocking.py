@@ -8,13 +8,16 @@ more tested there than whether something on the network answers.
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
-from tercel.core.blocking import trigger_of
+from tercel.core.blocking import KNOWN, trigger_of
 from tercel.core.conditions import Place
 from tercel.core.errors import Forbidden, UsageError
 from tercel.core.model import BlockRule, Role
+from tercel.core.reports import Report
+from tercel.core.symptoms import known_tester
 from tercel.manager.access import Identity
 from tercel.manager.probing import Examiners
 
@@ -57,11 +60,27 @@ async def settled_all(
 
 
 async def _settle(examiners: Examiners, number: int, rule: BlockRule) -> BlockRule:
+    if trigger_of(rule.on).known:
+        return rule
     try:
         tester, place = await examiners.judge(rule.tester)
         return msgspec.structs.replace(rule, tester=tester, at=_place(rule, place))
     except UsageError as error:
         raise UsageError(f"block_on[{number}]: {error}", "block_on") from None
+
+
+async def known(examiners: Examiners, reports: list[Report]) -> dict[int, BlockRule]:
+    """By attempt: what must be there again, as its kind writes it, by the table of what programs print.
+
+    Of the worker's word only the piece of output is taken: what is tested, and where, is ours to say.
+    """
+    found = {}
+    for report in reports:
+        if report.said and (tester := known_tester(report.said)) is not None:
+            with suppress(UsageError):  # no such host or port can be: then nothing is known of it
+                text, place = await examiners.judge(tester)
+                found[report.attempt] = BlockRule(on=KNOWN, tester=text, at=place)
+    return found
 
 
 def _place(rule: BlockRule, usual: Place) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tercel.core.changes import OutputKept
 from tercel.core.errors import PassingFault, PeerError
 from tercel.links.contract import LinkClosed, ManagerEnd
-from tercel.manager import hearing, values
+from tercel.manager import blocking, hearing, values
 from tercel.manager.frames import frames
 from tercel.wire.messages import (
     Ack,
@@ -185,7 +185,8 @@ class Conversation:
                     reports, corrected = hearing.believed(reports, now)
                     if corrected:
                         machine.workers[self.worker].note = "reported numbers that cannot be"
-                    machine.on_reports(self.worker, reports, now)
+                    known = await blocking.known(manager.examiners, reports)
+                    machine.on_reports(self.worker, reports, now, known)
                     if not machine.workers[self.worker].flights:
                         manager.ran_out()
                 case Started(attempts):

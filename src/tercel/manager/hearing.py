@@ -49,6 +49,8 @@ MAX_CACHED = 100_000
 MAX_SPEED = 1e6
 MAX_NOTE = 1000
 """Characters in what it says about an attempt."""
+MAX_SAID = 1000
+"""Characters of its output that say what must be there again."""
 MAX_CODE = 2**31 - 1
 MAX_SIZE = 2**60
 MAX_TIME = 1e11
@@ -222,6 +224,7 @@ def _credible(report: Report) -> bool:
         and 0 <= report.max_rss_bytes <= MAX_SIZE
         and 0.0 <= report.started_at <= MAX_TIME
         and (not report.note or (len(report.note) <= MAX_NOTE and report.note.isprintable()))
+        and len(report.said) <= MAX_SAID
         and (report.out is None or _possible_output(report.out))
         and (report.err is None or _possible_output(report.err))
         and (report.value is None or _possible_output(report.value, MAX_VALUE_SEGMENTS))
@@ -238,6 +241,7 @@ def _corrected(report: Report, now: float) -> Report:
         cpu_s=report.cpu_s if 0.0 <= report.cpu_s <= MAX_CPU_S else 0.0,
         max_rss_bytes=report.max_rss_bytes if 0 <= report.max_rss_bytes <= MAX_SIZE else 0,
         note=_legible(report.note),
+        said=report.said[:MAX_SAID],
         out=report.out and _corrected_output(report.out),
         err=report.err and _corrected_output(report.err),
         value=report.value if report.value and _possible_output(report.value, MAX_VALUE_SEGMENTS) else None,

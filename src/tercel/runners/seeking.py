@@ -22,7 +22,7 @@ from functools import lru_cache
 
 import msgspec
 
-from tercel.core.blocking import Searches, compiled
+from tercel.core.blocking import KNOWN, Searches, compiled
 from tercel.core.errors import UsageError
 from tercel.core.reports import End, Output, Report
 from tercel.runners.contract import Launch
@@ -43,6 +43,9 @@ TURN_S = 0.5
 """Attempts of one job that are looked at in a turn: so many, or until so much of a processor's time has passed."""
 _SEGMENTS_MOST = SEARCHED_MOST_BYTES // SEGMENT_BYTES + 1
 _FAILED = frozenset({End.EXITED, End.SIGNALLED, End.TIMED_OUT, End.EXCEEDED})
+NOWHERE = -1
+SAID_BYTES = 1000
+"""Of an output, from what was found on: what must be there again is in it."""
 NOT_ALL = "its output was not searched to the end for what its job looks for: that takes too long"
 
 Sought = tuple[tuple[str, str, str], ...]
@@ -134,26 +137,28 @@ class Seeking:
         texts = {stream: self._text(report.attempt, stream, output) for stream, output in outputs.items()}
         stop_at = time.thread_time() + PATIENCE_S
         matched: set[str] = set()
-        note = report.note
+        note, said = report.note, ""
         for on, stream, pattern in _compiled(sought):
             if not texts.get(stream) or on in matched:
                 continue
-            found = self._search(pattern, texts[stream], stop_at)
-            if found:
-                matched.add(on)
-            elif found is None:
+            at = self._search(pattern, texts[stream], stop_at)
+            if at is None:
                 note = f"{report.note}; {NOT_ALL}" if report.note else NOT_ALL
-        return msgspec.structs.replace(report, matched=tuple(sorted(matched)), note=note)
+            elif at != NOWHERE:
+                matched.add(on)
+                if on == KNOWN:
+                    said = texts[stream][at : at + SAID_BYTES].decode(errors="replace")
+        return msgspec.structs.replace(report, matched=tuple(sorted(matched)), note=note, said=said)
 
-    def _search(self, pattern: Searches, text: bytes, stop_at: float) -> bool | None:
-        """None: there was no time to look everywhere."""
+    def _search(self, pattern: Searches, text: bytes, stop_at: float) -> int | None:
+        """Where it is, or NOWHERE. None: there was no time to look everywhere."""
         end = len(text)
         while not self._hurry.is_set() and time.thread_time() < stop_at:
             begin = max(0, end - WINDOW_BYTES)
-            if pattern.search(text, begin, end) is not None:
-                return True
+            if (found := pattern.search(text, begin, end)) is not None:
+                return found.start()
             if begin == 0:
-                return False
+                return NOWHERE
             end = begin + MATCH_MOST_BYTES
         return None
 

@@ -88,15 +88,21 @@ RETRY = Table(
 _ONE_LINE = Text(r"[\s\S]*\S[\s\S]*->[\s\S]*\S[\s\S]*", lambda text: check_rule(parse_rule(text)))
 BLOCK_ON = Table(
     {
-        "on": (Text(parse=trigger_of), "exit:75, signal:USR1, timeout, start, stderr:/Disk quota exceeded/."),
-        "tester": (Text(), "What shows that it is mended: tcp:licence.lab:27000, command:./quota-ok.sh."),
+        "on": (
+            Text(parse=trigger_of),
+            "exit:75, signal:USR1, timeout, start, stderr:/Disk quota exceeded/, known.",
+        ),
+        "tester": (
+            Text(),
+            "What shows that it is mended: tcp:licence.lab:27000, command:./quota-ok.sh; none with known.",
+        ),
         "at": (
             Text(enum=("manager", "site", "worker")),
             "Where it is tested; else where such a tester makes sense.",
         ),
         "policy": (Text(parse=parse_policy), "How often, and for how long: every 2m for 12h."),
     },
-    required=("on", "tester"),
+    required=("on",),
 )
 
 _VALUE = AnyOf((Text(), Number(-_HUGE, _HUGE), Flag()))
@@ -226,7 +232,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "block_on",
         AnyOf((_ONE_LINE, ListOf(AnyOf((_ONE_LINE, BLOCK_ON))))),
-        "An end that means: something outside is broken. 'exit:75 -> tcp:licence.lab:27000; every 2m for 12h'; repeatable.",
+        "An end that means: something outside is broken. 'exit:75 -> tcp:licence.lab:27000; every 2m for 12h', or `known`; repeatable.",
         "block_on",
         _block_rules,
         flags=("--block-on",),
