@@ -248,6 +248,47 @@ def test_a_wrong_rule_is_told_before_anybody_is_asked(
     assert manager.requests == []
 
 
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("exit:75 -> tpc:a:1", "block_on[0]: 'tpc' is no kind of tester; did you mean tcp?"),
+        ("exit:75 -> tcp:licence.lab", "block_on[0]: 'licence.lab' is not a host and a port"),
+        ("exit:75 -> licence.lab", "block_on[0]: 'licence.lab' is not a tester; write KIND:WHAT"),
+        ("exit:75 -> quota:user=ada<10 @worker", "@worker: quota asks the manager's own books"),
+        ("exit:75 -> tcp:a:1 @here", "block_on[0]: @here: tcp is tested @manager, @site or @worker"),
+    ],
+)
+def test_a_dry_run_refuses_testers_as_a_manager_would_and_asks_none(
+    tercel: Tercel, manager: FakeManager, rule: str, says: str
+) -> None:
+    for verb, command in (
+        ("submit", ("--", "true")),
+        ("run", ("--", "true")),
+        ("sweep", ("true {a}", "a=1")),
+    ):
+        refused = tercel(verb, "--dry-run", "--json", "--block-on", rule, *command)
+        assert (refused.code, refused.json["kind"], refused.json["field"]) == (2, "usage", "block_on")
+        assert says in refused.json["error"]
+    Path("flow.toml").write_text(
+        f"[step.a]\ncommand = 'true'\n[step.b]\ncommand = 'true'\nblock_on = ['{rule}']\n"
+    )
+    refused = tercel("submit", "--dry-run", "flow.toml")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("tercel: job 'b' of the flow: block_on[0]: "), refused.err
+    assert manager.requests == []
+
+
+def test_a_dry_run_leaves_testers_of_third_parties_to_a_manager_elsewhere(
+    tercel: Tercel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERCEL_SERVER", "http://big.lab:7717")
+    told = tercel("submit", "--dry-run", "--block-on", "exit:75 -> tape:drive7", "--", "true")
+    assert (told.code, "exit:75 -> tape:drive7" in told.out) == (0, True)
+    assert "'tape' is no tester of Tercel's own" in told.err
+    assert tercel("submit", "--dry-run", "--block-on", "exit:75 -> tcp:a", "--", "true").code == 2
+    assert tercel("submit", "--dry-run", "--block-on", "exit:75 -> tape", "--", "true").code == 2
+
+
 def test_lists_and_status_count_what_is_blocked(tercel: Tercel, manager: FakeManager) -> None:
     some = job(37, counts=api.Counts(blocked=3, running=7))
     manager.says("GET", "/v1/jobs", api.JobList(jobs=[some, job(36)], more=False))

@@ -37,7 +37,7 @@ def command(screen: Screen, job: str, settings: tuple[str, ...], dry_run: bool) 
             raise UsageError(f"{job!r} names tasks: clone a whole job, as in {choice.job}", "job")
         twin = changed(await client.submission(choice.job), settings)
         if dry_run:
-            show_drafts(screen, [twin])
+            await show_drafts(screen, [twin])
             return
         submitted = await client.submit(twin.submission)
         screen.emit({"id": submitted.id, "tasks": submitted.tasks, "cloned": choice.job})
