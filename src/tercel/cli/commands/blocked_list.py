@@ -5,6 +5,7 @@ import time
 import click
 
 from tercel.cli.blockage import next_test
+from tercel.cli.completing import condition
 from tercel.cli.conditions import condition_ids
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
@@ -21,7 +22,7 @@ JOBS_SHOWN = 20
 
 
 @click.command(cls=Command)
-@click.argument("conditions", metavar="[CONDITION...]", nargs=-1)
+@click.argument("conditions", metavar="[CONDITION...]", nargs=-1, shell_complete=condition)
 @click.option("-a", "--all", "every", is_flag=True, help="Also those that nothing waits for any more.")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many."

@@ -3,6 +3,7 @@
 import click
 
 from tercel.cli.cloning import changed
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import resolve_one
@@ -14,7 +15,7 @@ from tercel.sdk.client import AsyncClient
 
 
 @click.command(cls=Command)
-@click.argument("job", metavar="JOB")
+@click.argument("job", metavar="JOB", shell_complete=any_job)
 @click.option(
     "--set",
     "settings",
