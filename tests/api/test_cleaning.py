@@ -1,13 +1,16 @@
 """Removing what is old beside all else that goes on."""
 
 import asyncio
+import hashlib
 import threading
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from tercel.wire.api import Cleaned
-from tests.api.house import House
+from tests.api.house import House, open_house
 
 
 async def test_who_brings_a_job_back_waits_for_some_that_are_removed_not_for_all(
@@ -42,3 +45,39 @@ async def test_who_brings_a_job_back_waits_for_some_that_are_removed_not_for_all
     assert gone.jobs == 3
     assert order == ["removed", "turn", "removed", "removed", "removed"]
     assert threading.get_ident() not in asked_by, "the loop does not wait for the store"
+
+
+async def test_what_was_uploaded_for_a_job_that_never_came_goes_after_a_day(home: Path) -> None:
+    now, keys = time.time(), [f"b{hashlib.sha256(data).hexdigest()}" for data in (b"one", b"two")]
+
+    async def there(house: House, after_s: float) -> list[bool]:
+        """After a clean at that time."""
+        house.manager.clock = lambda: now + after_s
+        assert (await house.ask("POST", "/v1/clean", json={"older_s": 3600.0})).status == 200
+        return [(await house.ask("GET", f"/v1/values/{key}")).status == 200 for key in keys]
+
+    async with open_house(home / "data") as house:
+        for key, data in zip(keys, (b"one", b"two"), strict=True):
+            assert (await house.ask("PUT", f"/v1/values/{key}", body=data)).status == 201
+        assert await there(house, 0.0) == [True, True]
+        assert await there(house, 80_000.0) == [True, True]
+    async with open_house(home / "data") as house:
+        house.manager.clock = lambda: now + 80_000.0
+        assert (await house.ask("PUT", f"/v1/values/{keys[1]}", body=b"two")).status == 200
+    async with open_house(home / "data") as house:
+        assert not house.manager.uploads.named_lately(now), "it has forgotten who was told what is there"
+        assert await there(house, 86_500.0) == [False, True], "one was wanted again, hours ago"
+        assert await there(house, 80_000.0 + 86_500.0) == [False, False]
+
+
+async def test_the_manager_looks_for_such_by_itself(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tercel.manager.cleaning.QUIET_S", 0.0)
+    monkeypatch.setattr("tercel.manager.cleaning.EVERY_S", 0.01)
+    key = f"b{hashlib.sha256(b'one').hexdigest()}"
+    async with open_house(home / "data") as house:
+        assert (await house.ask("PUT", f"/v1/values/{key}", body=b"one")).status == 201
+        store = house.manager.store
+        await house.until(lambda: not store.unnamed_values(), "it is put down")
+        assert store.value_piece_count(key)
+        house.manager.clock = lambda: time.time() + 90_000.0
+        await house.until(lambda: not store.value_piece_count(key), "it is gone")

@@ -91,6 +91,25 @@ async def test_an_own_snapshot_is_restored_where_there_are_no_links_and_its_loss
     await house.sound()
 
 
+async def test_the_loss_of_an_own_snapshot_that_is_asked_for_is_told(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.submit(array="0-1999")
+    await house.ask("POST", "/v1/cancel", json={"select": ["1"]})
+    found = house.manager.snapshots.path
+
+    def path(*asked: Any) -> Path:
+        """Retention removes it, once it is found."""
+        there = found(*asked)
+        there.unlink()
+        return there
+
+    monkeypatch.setattr(house.manager.snapshots, "path", path)
+    answer = await house.ask("GET", "/v1/snapshots/1")
+    assert answer.status == 404
+    assert "removed a moment ago" in answer.json["detail"]
+
+
 async def test_the_store_is_not_asked_on_the_loop_which_keys_are_taken(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
         (tmp_path / name.lower()).mkdir(mode=0o700)
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.delenv("COLUMNS", raising=False)
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)

@@ -88,6 +88,44 @@ def test_closed_ones_are_shown_when_asked_for(tercel: Tercel, manager: FakeManag
     assert "nothing is blocked" in none.err
 
 
+@pytest.mark.parametrize("width", [80, 100, 120, 400])
+def test_on_a_narrow_terminal_nothing_that_matters_is_cut_off(
+    tercel: Tercel, manager: FakeManager, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    tester = "command:/opt/lab/bin/check-licence --server licence.lab --product matlab --seats 12 --quiet"
+    no_worker = "it is tested when a worker of site lab1 is connected"
+    says(
+        manager,
+        condition(12345, tester=tester, tasks=1_204_332, job_count=1204),
+        condition(4, place=Place.WORKER, where="w7", next_test_at=5.0, next=no_worker, gives_up_at=None),
+        condition(3, paused="paused by ada", next_test_at=None, note="x" * 200),
+    )
+    out = tercel("blocked").out
+    assert len(out.splitlines()) == (4 if width == 400 else 7)
+    assert max(map(len, out.splitlines())) <= width
+    first = out.splitlines()[1]
+    for important in ("C12345", "command:", "iet", "1,204,332", "in 3 h", "in 2 d"):
+        assert important in first
+    assert "site lab1" in out and ("worker w7" in out or width == 80)
+    assert "of 1,204 jobs" in out
+    assert "60 in vain" in out or width == 400
+    assert no_worker in out
+    assert "never" in out and "paused by ada" in out
+    assert tester in tercel("blocked", "C12345").out
+
+
+def test_of_closed_ones_a_narrow_terminal_shows_why(
+    tercel: Tercel, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    gone = condition(closed_at=time.time() - 7230, closed="cleared", tasks=0, job_count=0, jobs=[])
+    says(manager, gone)
+    row, below = tercel("blocked", "--all").out.splitlines()[1:]
+    assert row.split()[:3] == ["C3", "tcp:licence.lab:27000", "closed"]
+    assert below.split("; ")[0].strip() == "2 h ago: cleared"
+
+
 def test_long_lists_come_in_pages(tercel: Tercel, manager: FakeManager) -> None:
     first = api.ConditionList(conditions=[condition(9), condition(8)], more=True)
     manager.says("GET", "/v1/conditions", first, api.ConditionList(conditions=[condition(7)], more=True))
@@ -246,6 +284,47 @@ def test_a_wrong_rule_is_told_before_anybody_is_asked(
     assert refused.code == 2
     assert refused.err.startswith("tercel: job.toml:2: block_on[1]: "), refused.err
     assert manager.requests == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("exit:75 -> tpc:a:1", "block_on[0]: 'tpc' is no kind of tester; did you mean tcp?"),
+        ("exit:75 -> tcp:licence.lab", "block_on[0]: 'licence.lab' is not a host and a port"),
+        ("exit:75 -> licence.lab", "block_on[0]: 'licence.lab' is not a tester; write KIND:WHAT"),
+        ("exit:75 -> quota:user=ada<10 @worker", "@worker: quota asks the manager's own books"),
+        ("exit:75 -> tcp:a:1 @here", "block_on[0]: @here: tcp is tested @manager, @site or @worker"),
+    ],
+)
+def test_a_dry_run_refuses_testers_as_a_manager_would_and_asks_none(
+    tercel: Tercel, manager: FakeManager, rule: str, says: str
+) -> None:
+    for verb, command in (
+        ("submit", ("--", "true")),
+        ("run", ("--", "true")),
+        ("sweep", ("true {a}", "a=1")),
+    ):
+        refused = tercel(verb, "--dry-run", "--json", "--block-on", rule, *command)
+        assert (refused.code, refused.json["kind"], refused.json["field"]) == (2, "usage", "block_on")
+        assert says in refused.json["error"]
+    Path("flow.toml").write_text(
+        f"[step.a]\ncommand = 'true'\n[step.b]\ncommand = 'true'\nblock_on = ['{rule}']\n"
+    )
+    refused = tercel("submit", "--dry-run", "flow.toml")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("tercel: job 'b' of the flow: block_on[0]: "), refused.err
+    assert manager.requests == []
+
+
+def test_a_dry_run_leaves_testers_of_third_parties_to_a_manager_elsewhere(
+    tercel: Tercel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERCEL_SERVER", "http://big.lab:7717")
+    told = tercel("submit", "--dry-run", "--block-on", "exit:75 -> tape:drive7", "--", "true")
+    assert (told.code, "exit:75 -> tape:drive7" in told.out) == (0, True)
+    assert "'tape' is no tester of Tercel's own" in told.err
+    assert tercel("submit", "--dry-run", "--block-on", "exit:75 -> tcp:a", "--", "true").code == 2
+    assert tercel("submit", "--dry-run", "--block-on", "exit:75 -> tape", "--", "true").code == 2
 
 
 def test_lists_and_status_count_what_is_blocked(tercel: Tercel, manager: FakeManager) -> None:

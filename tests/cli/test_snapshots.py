@@ -1,5 +1,7 @@
 """tercel snapshot: what is asked for, and what is told."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from tercel.core.model import JobSpec
 from tercel.stores.memory import MemoryStore
 from tercel.stores.snapshot.saving import Choice, save
 from tercel.wire.api_snapshots import Restoration, SnapshotList, SnapshotView
-from tests.cli.conftest import Tercel
+from tests.cli.conftest import Result, Tercel
 from tests.cli.fake_manager import FakeManager, problem, stream
 from tests.conformance.stores import hand_over, job
 
@@ -61,6 +63,61 @@ def test_one_that_the_manager_took_is_inspected_as_a_file_is(
     assert "@3 is cut off" in damaged.err
     manager.says("GET", "/v1/snapshots/3", problem(404, "there is no snapshot @3"))
     assert "there is no snapshot @3" in tercel("snapshot", "inspect", "@3").err
+
+
+@pytest.mark.parametrize("way", ["-", "fifo", "/dev/fd/"])
+def test_what_comes_through_a_pipe_is_restored_and_inspected_whole(
+    tercel: Tercel, manager: FakeManager, content: bytes, way: str
+) -> None:
+    manager.says("POST", "/v1/restore", restoration())
+    ways = {"fifo": Path("fifo").absolute(), "-": None, "/dev/fd/": None}
+    if way == "fifo":
+        os.mkfifo("fifo")
+
+    def piped(verb: str) -> Result:
+        read, write = os.pipe()
+        writing = threading.Thread(target=_write, args=(ways[way] or write, content))
+        writing.start()
+        name = f"/dev/fd/{read}" if way == "/dev/fd/" else way
+        try:
+            return tercel("snapshot", verb, name, stdin=content if way == "-" else b"")
+        finally:
+            os.close(read)
+            writing.join()
+
+    assert piped("restore").code == 0
+    assert manager.asked("POST", "/v1/restore")[0].body == content
+    told = piped("inspect")
+    assert told.code == 0
+    assert [line.split()[0] for line in told.out.splitlines()[-2:]] == ["4", "6"]
+
+
+def _write(to: Path | int, content: bytes) -> None:
+    with open(to, "wb") as file:
+        file.write(content)
+
+
+@pytest.mark.parametrize("verb", ["restore", "inspect"])
+def test_what_cannot_be_a_snapshot_is_told_before_anybody_is_asked(
+    tercel: Tercel, manager: FakeManager, verb: str
+) -> None:
+    Path("directory").mkdir()
+    Path("empty").touch()
+    Path("link").symlink_to("link")
+    for name, says in (
+        ("directory", "cannot read directory: Is a directory"),
+        ("empty", "empty is empty"),
+        ("-", "stdin is empty"),
+        ("nowhere", "cannot read nowhere: No such file or directory"),
+        ("link", "cannot read link: Too many levels of symbolic links"),
+        ("/dev/zero", "/dev/zero is not a snapshot of Tercel's"),
+        ("/dev/null", "/dev/null is empty"),
+    ):
+        refused = tercel("snapshot", verb, name)
+        assert (refused.code, refused.out) == (2, "")
+        assert says in refused.err, refused.err
+    assert "stdin is not a snapshot" in tercel("snapshot", verb, "-", stdin=b"nonsense").err
+    assert not manager.requests
 
 
 def test_the_list_says_which_jobs_are_in_each(tercel: Tercel, manager: FakeManager) -> None:

@@ -1,14 +1,18 @@
 """What a command imports decides how fast it starts; the figures themselves are in benchmarks/startup.py."""
 
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
+from tercel.cli import completing
 from tercel.cli.app import COMMANDS, tercel
+from tercel.wire import api
 from tests.cli.conftest import Tercel
-from tests.cli.fake_manager import STATUS, FakeManager
+from tests.cli.fake_manager import STATUS, TOKEN, FakeManager, Request, condition, job, problem
 
 
 def imported(*words: str) -> set[str]:
@@ -88,8 +92,9 @@ def completed(line: str) -> list[str]:
         "COMP_CWORD": str(len(words) - 1),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tercel"], env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "tercel"], env=env, capture_output=True, text=True, check=True, timeout=60
     )
+    assert done.stderr == ""
     return [item.partition(",")[2] for item in done.stdout.split()]
 
 
@@ -99,3 +104,68 @@ def test_completion_knows_commands_and_options() -> None:
     assert completed("tercel worker r") == ["release"]
     assert completed("tercel reserve ") == ["create", "list", "end"]
     assert "--each-line" in completed("tercel run --e")
+
+
+@pytest.fixture
+def offered(tercel: Tercel, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """As `completed`, in this process, with all the patience that a busy machine may need."""
+    monkeypatch.setattr(completing, "PATIENCE_S", 60.0)
+
+    def offer(line: str) -> list[str]:
+        monkeypatch.setenv("_TERCEL_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+        done = tercel()
+        assert (done.code, done.err) == (0, "")
+        return [item.partition(",")[2] for item in done.out.split()]
+
+    return offer
+
+
+def test_completion_offers_the_managers_jobs(
+    offered: Callable[[str], list[str]], manager: FakeManager
+) -> None:
+    jobs = [job(371), job(37), job(4)]
+
+    def listed(request: Request) -> api.JobList:
+        return api.JobList(jobs=jobs if "all" in request.query else jobs[1:2], more=False)
+
+    manager.says("GET", "/v1/jobs", listed)
+    for verb in ("show", "history", "rollback", "fork", "retry"):
+        assert offered(f"tercel {verb} ") == ["371", "37", "4"]
+    for verb in ("cancel", "hold", "release"):
+        assert offered(f"tercel {verb} 4 ") == ["37"]
+    assert offered("tercel show 37") == ["371", "37"]
+    before = len(manager.requests)
+    assert offered("tercel show 37.") == offered("tercel show la") == []
+    assert offered("tercel show --js") == ["--json"]
+    assert len(manager.requests) == before
+    manager.says("GET", "/v1/jobs", problem(403, "no"))
+    assert offered("tercel show ") == []
+
+
+def test_completion_offers_the_managers_conditions(
+    offered: Callable[[str], list[str]], manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [condition(12), condition(3)]
+    manager.says("GET", "/v1/conditions", api.ConditionList(conditions=found, more=False))
+    assert offered("tercel blocked test ") == ["C12", "C3"]
+    assert offered("tercel blocked release C3 c1") == ["C12"]
+    assert offered("tercel blocked C") == ["C12", "C3"], "as it may be written without a command's name"
+    assert offered("tercel blocked re") == ["release", "resume"]
+    monkeypatch.setenv("TERCEL_TOKEN", TOKEN)
+    monkeypatch.setenv("TERCEL_SERVER", "http://127.0.0.1:1")
+    assert offered(f"tercel blocked test --server {manager.url} C3") == ["C3"]
+    assert offered("tercel blocked test C3") == [], "nobody is there"
+    monkeypatch.setenv("TERCEL_SERVER", "http://a..b:x")
+    assert offered("tercel blocked test C3") == [], "it is no address"
+    monkeypatch.delenv("TERCEL_TOKEN")
+    monkeypatch.setenv("TERCEL_SERVER", "http://127.0.0.1:1")
+    assert offered("tercel blocked test C3") == [], "there is no token for it"
+
+
+def test_completion_gives_up_on_a_manager_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERCEL_TOKEN", "a.b")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        monkeypatch.setenv("TERCEL_SERVER", f"http://127.0.0.1:{mute.getsockname()[1]}")
+        assert completed("tercel show ") == []

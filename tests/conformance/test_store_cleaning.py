@@ -221,8 +221,10 @@ def test_an_uploaded_value_goes_with_the_last_job_that_names_it(kept: Kept) -> N
     kept.reopen()
     assert clean(kept.store, keep_values=("bf",)).values == 3
     assert there() == ["bf", "bz"]
-    assert clean(kept.store, limit=1).values == 3, "what was kept for somebody goes later"
-    assert there() == ["bz"]
+    assert clean(kept.store, limit=1).values == 0, (
+        "what was kept for somebody, and what nobody has named, goes by its age"
+    )
+    assert kept.store.unnamed_values() == ["bf", "bz"]
 
 
 def test_a_value_that_was_kept_for_a_job_goes_with_that_job(kept: Kept) -> None:
@@ -242,6 +244,48 @@ def test_a_value_that_was_kept_for_a_job_goes_with_that_job(kept: Kept) -> None:
     kept.store.remove_jobs([2], ended_before=NEW)
     assert clean(kept.store).values == 1
     assert kept.store.value_piece_count("ba") == 0
+
+
+@pytest.mark.parametrize("limit", [1, 1000])
+def test_a_value_that_no_job_refers_to_goes_by_its_age(kept: Kept, limit: int) -> None:
+    calls = (Call(b"", ("bc",)),)
+    hand_over(
+        kept.store,
+        *[ValueKept(key, number, b"x", number == 1) for key in ("ba", "bb", "bc", "bd") for number in (0, 1)],
+        ValueKept("be", 0, b"x", False),  # never finished
+        job(1, (0, 0), calls=calls),
+    )
+
+    def cleaned(unnamed_before: float, keep_values: tuple[str, ...] = ()) -> int:
+        gone = Cleaned(more=True)
+        while gone.more:
+            gone += kept.store.clean(
+                before=0.0, unnamed_before=unnamed_before, keep_values=keep_values, limit=limit
+            )
+        return gone.values
+
+    unnamed = kept.store.unnamed_values()
+    assert unnamed == ["ba", "bb", "bd", "be"]
+    assert cleaned(1e9) == 0, "it is not known since when"
+    kept.store.put_unnamed(unnamed, 100.5)
+    kept.reopen()
+    assert kept.store.unnamed_values() == []
+    kept.store.put_unnamed(["bb"], 200.5)
+    assert cleaned(100.0) == 0
+    hand_over(kept.store, ValueKept("be", 0, b"x", False), job(2, (0, 0), calls=(Call(b"", ("bd",)),)))
+    assert cleaned(200.0, keep_values=("ba", "bz")) == 0, (
+        "one is wanted, one is named by now, one is uploaded again"
+    )
+    assert cleaned(200.0) == 2
+    assert [key for key in ("ba", "bb", "bc", "bd") if kept.store.value_piece_count(key)] == [
+        "bb",
+        "bc",
+        "bd",
+    ]
+    assert cleaned(201.5) == 2
+    assert kept.store.unnamed_values() == ["be"]
+    assert cleaned(1e9) == 0
+    assert [key for key in ("bb", "bc", "bd") if kept.store.value_piece_count(key)] == ["bc", "bd"]
 
 
 def test_half_of_a_value_is_never_there(kept: Kept) -> None:

@@ -364,8 +364,16 @@ class StoresAgree(RuleBasedStateMachine):
         owner=st.sampled_from([None, None, "ada"]),
         limit=st.sampled_from([1, 2, 30, 1000]),
         keep_values=st.sampled_from([(), ("ba",)]),
+        unnamed_before=st.sampled_from([0.0, 5.0, 99.0]),
     )
-    def clean(self, before: float, owner: str | None, limit: int, keep_values: tuple[str, ...]) -> None:
+    def clean(
+        self,
+        before: float,
+        owner: str | None,
+        limit: int,
+        keep_values: tuple[str, ...],
+        unnamed_before: float,
+    ) -> None:
         stores = (self.memory.store, self.sqlite.store)
         earlier, lives = self.memory.reopen(), self._staying()
         while True:
@@ -376,8 +384,13 @@ class StoresAgree(RuleBasedStateMachine):
             for store in stores:
                 assert store.remove_jobs([*old, 99], ended_before=before) == old
             self.plan.jobs = [planned for planned in self.plan.jobs if planned.id not in old]
+        unnamed, alike = (store.unnamed_values() for store in stores)
+        assert unnamed == alike
         for store in stores:
-            while store.clean(before=before, keep_values=keep_values, limit=limit).more:
+            store.put_unnamed(unnamed, before)
+            while store.clean(
+                before=before, keep_values=keep_values, unnamed_before=unnamed_before, limit=limit
+            ).more:
                 pass
         self.committed = copy.deepcopy(self.plan)
         later = self.memory.reopen()

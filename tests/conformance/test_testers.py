@@ -183,6 +183,7 @@ async def ask(tester: Tester, text: str, limit_s: float = 30.0) -> Verdict:
         ("file:/data/../data/ready/", "file:/data/ready", Place.SITE),
         ("disk:/scratch >= 20G", "disk:/scratch>=21474836480B", Place.WORKER),
         ("disk:/scratch>=20480M", "disk:/scratch>=21474836480B", Place.WORKER),
+        ("disk:/scratch>=8000P", "disk:/scratch>=9007199254740992000B", Place.WORKER),
         ("command:  ./quota-ok.sh a:b ", "command:./quota-ok.sh a:b", Place.SITE),
         ("time:9:00 - 17:30", "time:09:00-17:30", Place.MANAGER),
         ("time:fri-mon,Wed 22:00-06:00", "time:Mon,Wed,Fri,Sat,Sun 22:00-06:00", Place.MANAGER),
@@ -249,6 +250,10 @@ def test_who_means_the_same_writes_the_same(written: str, normal: str, place: Pl
         ),
         *(
             "disk:/x>=",
+            "disk:/x>=0",
+            "disk:/x>=8001P",
+            "disk:/x>=999999E",
+            "disk:/x>=9999999999999999999999999999P",
             "command:",
             "command:a\0b",
             "time:25:00-26:00",

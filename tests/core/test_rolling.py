@@ -62,6 +62,43 @@ def test_ten_million_tasks_are_planned_as_ranges() -> None:
 
 
 @pytest.mark.C(6)
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sets(
+        st.tuples(st.integers(1, 3), st.integers(0, 39), st.integers(0, 39), st.integers(0, 39)), max_size=25
+    ),
+    st.sets(st.integers(0, 39), min_size=1, max_size=9),
+)
+def test_all_that_single_tasks_need_of_ranges_however_long_is_followed(
+    arrows: set[tuple[int, int, int, int]], chosen: set[int]
+) -> None:
+    """Each arrow: a task of job n needs tasks of job n - 1, or (of job 1) earlier ones of its own."""
+    edges: dict[int, list[tuple[int, int, int, int]]] = {1: [], 2: [], 3: []}
+    for job, task, one, other in arrows:
+        first, last = sorted((one, other))
+        if job > 1:
+            edges[job].append((task, job - 1, first, last))
+        elif first < task:
+            edges[job].append((task, 1, first, min(last, task - 1)))
+    known = {job: standing(job, 40, finished=[(0, 39)]) for job in edges}
+    for job, some in edges.items():
+        known[job].edges = sorted(some)
+    undone = {(1, task) for task in chosen}
+    grown = True
+    while grown:
+        behind = {
+            (job, task)
+            for job, some in edges.items()
+            for task, other, first, last in some
+            if any((other, number) in undone for number in range(first, last + 1))
+        }
+        grown = not behind <= undone
+        undone |= behind
+    parts = plan({1: IntervalSet((task, task) for task in chosen)}, known).parts
+    assert {(job, task) for job, part in parts.items() for task in part.tasks} == undone
+
+
+@pytest.mark.C(6)
 def test_only_what_is_chosen_is_undone_if_that_is_asked_for() -> None:
     known = {
         1: standing(1, 2, finished=[(0, 1)]),

@@ -5,9 +5,10 @@
     screen     what goes to stdout and stderr, for people or with --json
     words      numbers, sizes, times and tables for people
     jobflags   the options that describe a job, and job files -> drafts of jobs (sdk.files)
-    showing    what --dry-run prints; preview: the commands of the first tasks
+    showing    what --dry-run prints; preview: the commands of the first tasks; judging: what a manager would refuse
     flows      handing in several jobs that need one another
     selecting  37, 37.0-9, 1-5, last, all -> jobs and tasks
+    completing what a shell completes by asking the manager
     talking    one command's conversation with the manager
     waiting    for jobs and tasks to end, through restarts of the manager
     running    what `tercel run` does

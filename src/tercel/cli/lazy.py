@@ -132,7 +132,16 @@ class LazyGroup(click.Group):
             for entry in self._entries.values()
             if entry.name.startswith(incomplete)
         ]
+        if not found and self._takes_anything and not incomplete.startswith("-"):
+            found += self._of_default(ctx, incomplete)
         return found + click.Command.shell_complete(self, ctx, incomplete)
+
+    def _of_default(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What may stand where the default's name was left out."""
+        default = self.get_command(ctx, self._default)
+        assert default is not None
+        arguments = [param for param in default.params if isinstance(param, click.Argument)]
+        return [item for argument in arguments for item in argument.shell_complete(ctx, incomplete)]
 
 
 def _after_common_options(args: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ has "schema": 1. Notes for people ("tercel: …") and progress go to stderr in b
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -70,6 +71,11 @@ class Screen:
     def lively(self) -> bool:
         """Whether a moving progress bar makes sense."""
         return not self.quiet and not self.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    @property
+    def width(self) -> int:
+        """Of the terminal, or as COLUMNS says; 0 where nothing limits a line."""
+        return shutil.get_terminal_size((0, 0)).columns
 
     def state(self, state: str, width: int = 0) -> str:
         """A state's name, coloured where colours are wanted."""

@@ -1,7 +1,8 @@
 """What --dry-run prints: the jobs that would be submitted."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
+from tercel.cli.lazy import late
 from tercel.cli.placing import needs_of, placing_facts
 from tercel.cli.preview import first_commands
 from tercel.cli.screen import Screen
@@ -14,7 +15,12 @@ MOST_STEPS = 50
 WIDTH = 60
 
 
-def show_drafts(screen: Screen, drafts: Sequence[Draft]) -> None:
+async def show_drafts(screen: Screen, drafts: Sequence[Draft]) -> None:
+    """Raises UsageError if a manager would."""
+    if any(draft.submission.block_on for draft in drafts):
+        judge: Callable[[Screen, Sequence[Draft]], Awaitable[None]]
+        judge = late("tercel.cli.judging", "judge_testers")
+        await judge(screen, drafts)
     if drafts[0].step:
         _show_flow(screen, drafts)
     else:

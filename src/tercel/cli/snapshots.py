@@ -2,13 +2,21 @@
 
 import asyncio
 import re
-from collections.abc import Callable
-from typing import Self
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, BinaryIO, Self
 
+from tercel.cli.lazy import late
 from tercel.cli.progress import LINE_EVERY_S
 from tercel.cli.screen import Screen
 from tercel.cli.words import size
+from tercel.core.errors import UsageError
 
+PIECE_BYTES = 2**20
 _OWN = re.compile(r"@([0-9]{1,9})")
 
 
@@ -43,3 +51,48 @@ class Passing:
         while True:
             await asyncio.sleep(LINE_EVERY_S)
             self._screen.note(self._words(size(self._bytes)))
+
+
+@contextmanager
+def whole_file(text: str) -> Iterator[Path]:
+    """FILE as a file that can be measured: what comes through a pipe (-, /dev/stdin, <(...)) is copied first.
+
+    Raises UsageError if there is nothing to read.
+    """
+    with ExitStack() as stack:
+        try:
+            path = _whole(text, stack)
+        except OSError as error:
+            raise UsageError(f"cannot read {text}: {error.strerror}", "file") from None
+        yield path
+
+
+def _whole(text: str, stack: ExitStack) -> Path:
+    path = Path(text)
+    piped = sys.stdin.buffer if text == "-" else stack.enter_context(path.open("rb"))
+    if text != "-" and path.is_file():
+        _check_begun(text, piped.read(1))
+        return path
+    copy = stack.enter_context(NamedTemporaryFile(prefix="tercel-", suffix=".snapshot"))  # noqa: SIM115
+    _copy(piped, copy, "stdin" if text == "-" else text)
+    return Path(copy.name)
+
+
+def _copy(piped: BinaryIO, copy: IO[bytes], name: str) -> None:
+    """Not more than its beginning, if that is not a snapshot's: a device may go on for ever."""
+    begun = piped.read(PIECE_BYTES)
+    _check_begun(name, begun)
+    magic: bytes = late("tercel.stores.snapshot.files", "MAGIC")
+    if not begun.startswith(magic):
+        raise UsageError(f"{name} is not a snapshot of Tercel's; nothing was changed", "file")
+    try:
+        copy.write(begun)
+        shutil.copyfileobj(piped, copy, PIECE_BYTES)
+        copy.flush()
+    except OSError as error:
+        raise UsageError(f"cannot copy {name} to {copy.name} first: {error.strerror}", "file") from None
+
+
+def _check_begun(name: str, begun: bytes) -> None:
+    if not begun:
+        raise UsageError(f"{name} is empty: there is no snapshot in it", "file")

@@ -21,6 +21,15 @@ def short(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
+def middle(text: str, width: int) -> str:
+    """Its beginning and its end: of testers, addresses and paths both tell something."""
+    text = plain(text)
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
+
+
 def count(number: int, one: str, many: str = "") -> str:
     """`1 task`, `10,000 tasks`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -9,13 +9,14 @@
 A checkpoint is a committed stage of a task. There are two until data is staged: `accepted`, and its end.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from tercel.core.changes import Edge
 from tercel.core.graph import edges_of
-from tercel.core.intervals import IntervalSet
+from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import After, AfterKind, JobRow, OnFailure
 from tercel.core.states import Checkpoint
 
@@ -76,6 +77,42 @@ def plan(chosen: Mapping[int, IntervalSet], known: Mapping[int, Standing], *, on
     return _Planning(chosen, known, only).run()
 
 
+Arrow = tuple[int, int, int, int]
+"""Tasks first to last of a job are needed by a job's task."""
+
+
+class _Arrows:
+    """Onto the tasks of one job, to be found by those.
+
+    By level, which is about how many tasks an arrow is about, so that those which reach a task begin not far before it. None is
+    looked at twice for one question, and none is taken apart: a hundred thousand may point at the same thousand tasks.
+    """
+
+    def __init__(self, arrows: Iterable[Arrow]) -> None:
+        levels: dict[int, list[Arrow]] = {}
+        for arrow in arrows:
+            levels.setdefault((arrow[1] - arrow[0]).bit_length(), []).append(arrow)
+        self._levels = [((1 << level) - 1, sorted(found)) for level, found in levels.items()]
+
+    def behind(self, tasks: IntervalSet) -> Iterable[tuple[int, IntervalSet]]:
+        """Who needs any of these, by job."""
+        found: dict[int, list[Range]] = {}
+        ranges = tasks.ranges()
+        for reach, arrows in self._levels:
+            at, end = 0, len(arrows)
+            for first, last in ranges:
+                # What begins before the range before ended, and reaches this one, was found there.
+                at = bisect_left(arrows, (first - reach,), at)
+                while at < end and arrows[at][0] <= last:
+                    _, until, job, task = arrows[at]
+                    if until >= first:
+                        found.setdefault(job, []).append((task, task))
+                    at += 1
+                if at == end:
+                    break
+        return [(job, IntervalSet(waiting)) for job, waiting in found.items()]
+
+
 class _Planning:
     def __init__(self, chosen: Mapping[int, IntervalSet], known: Mapping[int, Standing], only: bool) -> None:
         self.known = known
@@ -88,16 +125,16 @@ class _Planning:
             self.in_the_way[job].update(tasks.intersection(known[job].under_way))
         self.needs: dict[int, list[tuple[int, After]]] = {}
         """By job: who needs it as a whole, or task by task."""
-        self.arrows: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """By job and task: which single tasks need that."""
+        self.edges: dict[int, list[Arrow]] = {job: [] for job in known}
+        """By job: which single tasks need some of it ..."""
+        self.arrows: dict[int, _Arrows] = {}
+        """... and the same, once it is asked for."""
         for job, standing in known.items():
             for after in standing.row.spec.after:
                 self.needs.setdefault(after.job, []).append((job, after))
             for task, other, first, last in standing.edges:
                 if other in known:
-                    for number in range(first, last + 1):
-                        self.arrows.setdefault((other, number), []).append((job, task))
-        self.arrowed = {job for job, _ in self.arrows}
+                    self.edges[other].append((first, last, job, task))
 
     def run(self) -> Plan:
         todo: dict[int, IntervalSet] = {}
@@ -141,12 +178,10 @@ class _Planning:
             scope = self._scope(after, other).intersection(tasks)
             if scope:
                 yield other, scope if after.each else IntervalSet(self.known[other].row.ranges)
-        if job in self.arrowed:
-            found: dict[int, IntervalSet] = {}
-            for task in tasks:
-                for other, waiting in self.arrows.get((job, task), ()):
-                    found.setdefault(other, IntervalSet()).add(waiting)
-            yield from found.items()
+        if self.edges[job]:
+            if job not in self.arrows:
+                self.arrows[job] = _Arrows(self.edges[job])
+            yield from self.arrows[job].behind(tasks)
 
     def _scope(self, after: After, job: int) -> IntervalSet:
         """The tasks that an After of a job is about."""

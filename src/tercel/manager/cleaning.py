@@ -1,10 +1,12 @@
 """Removing what is old: jobs that ended long ago with all they left, closed conditions, notes, and long histories.
 
 In small slices, each where commits are made and between two of them, so that nobody waits long for the disk.
-What jobs have left that were never here, since they could not be restored or forked, goes without being asked for.
+What jobs have left that were never here, since they could not be restored or forked, goes without being asked for, and so
+do uploaded values that no job has referred to for a day.
 """
 
 import asyncio
+import contextlib
 import logging
 
 from tercel.core.errors import PassingFault, UsageError
@@ -21,6 +23,10 @@ KEPT_ATTEMPTS = 50
 MOST_JOBS = 2**31
 LEAST_S = 1.0
 MOST_S = 100 * 365 * 86400.0
+UNNAMED_S = 86_400.0
+"""So long an uploaded value stays that no job refers to."""
+VALUES_AT_ONCE = 1000
+EVERY_S = 6 * 3600.0
 QUIET_S = 10.0
 """After the start, before what was left by an earlier manager is removed: others wait for the disk then."""
 
@@ -62,25 +68,40 @@ async def clean(manager: Manager, who: Identity, asked: Clean) -> Cleaned:
 
 
 async def keep_sweeping(manager: Manager) -> None:
-    """For ever: what is left of jobs that are gone, some time after the start and whenever there is such."""
+    """For ever: what is left of jobs that are gone, some time after the start, whenever there is such, and now and then."""
     asyncio.get_running_loop().call_later(QUIET_S, manager.leftovers.set)
     while True:
-        await manager.leftovers.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(manager.leftovers.wait(), EVERY_S)
         manager.leftovers.clear()
         try:
             await _sweep(manager, 0.0)
         except PassingFault as error:
-            log.warning("what is left of removed jobs stays until the next start: %s", error)
+            log.warning("what is left of removed jobs stays for now: %s", error)
 
 
 async def _sweep(manager: Manager, before: float) -> Slice:
     """And notes and conditions from before then."""
+    await _put_unnamed(manager)
     gone = Slice(more=True)
     while gone.more:
+        now = manager.clock()
         gone += await manager.on_disk(
-            lambda: manager.store.clean(before=before, keep_values=manager.uploads.named_lately())
+            lambda now=now: manager.store.clean(  # type: ignore[misc]
+                before=before,
+                keep_values=manager.uploads.named_lately(now),
+                unnamed_before=now - UNNAMED_S,
+            )
         )
     return gone
+
+
+async def _put_unnamed(manager: Manager) -> None:
+    """Values that were uploaded for a job which never came: their time begins when they are first seen."""
+    keys = await asyncio.to_thread(manager.store.unnamed_values)
+    for first in range(0, len(keys), VALUES_AT_ONCE):
+        some, now = keys[first : first + VALUES_AT_ONCE], manager.clock()
+        await manager.on_disk(lambda some=some, now=now: manager.store.put_unnamed(some, now))  # type: ignore[misc]
 
 
 async def _keep_safe(manager: Manager, who: Identity, before: float) -> str:

@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 from aiohttp import web
 
-from tercel.core.errors import UsageError
+from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.manager import receiving, requests
 from tercel.manager.calls import Call, answer, whole_number
 from tercel.stores.snapshot.saving import Choice
@@ -56,11 +57,23 @@ def _number(call: Call) -> int:
 
 async def _sent(call: Call, path: Path) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
-    with path.open("rb") as file:
-        response.content_length = os.fstat(file.fileno()).st_size
-        with call.visit(), contextlib.suppress(ConnectionError):  # the reader went away: nobody to tell
-            await response.prepare(call.request)
-            while piece := await asyncio.to_thread(file.read, READ_BYTES):
-                await response.write(piece)
-            await response.write_eof()
+    file, response.content_length = await asyncio.to_thread(_opened, path)
+    with file, call.visit(), contextlib.suppress(ConnectionError):  # the reader went away: nobody to tell
+        await response.prepare(call.request)
+        while piece := await asyncio.to_thread(file.read, READ_BYTES):
+            await response.write(piece)
+        await response.write_eof()
     return response
+
+
+def _opened(path: Path) -> tuple[BinaryIO, int]:
+    """With its size. From then on it can be sent, whoever removes it."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise NotFound(
+            "this snapshot was removed a moment ago: see `tercel snapshot list`", "number"
+        ) from None
+    except OSError as error:
+        raise PassingFault(f"cannot read a snapshot in {path.parent}: {error.strerror}") from None
+    return file, os.fstat(file.fileno()).st_size

@@ -58,9 +58,9 @@ class Uploads:
         while self._named and next(iter(self._named.values())) < now - NAMED_S:
             del self._named[next(iter(self._named))]
 
-    def named_lately(self) -> Collection[str]:
+    def named_lately(self, now: float) -> Collection[str]:
         """Values that a job may be about to refer to: they are not cleaned away. For any thread."""
-        return self._named.copy().keys()
+        return {key for key, at in self._named.copy().items() if at >= now - NAMED_S}
 
 
 # -- for clients ------------------------------------------------------------------------------------------
@@ -78,6 +78,8 @@ async def keep(manager: "Manager", key: str, content: AsyncIterator[bytes]) -> b
         if await asyncio.to_thread(manager.store.value_piece_count, key):
             async for _ in content:
                 pass  # read to its end, so that the connection can go on
+            # It may be about to go since no job refers to it: after a restart nobody knows who was told that it is there.
+            await manager.on_disk(lambda: manager.store.put_unnamed([key], manager.clock()))
             return True
         await _keep(manager, key, content)
         return False

@@ -87,11 +87,25 @@ class Store(SnapshotStore, Protocol):
         Those that are not removable (any more) stay; returned are the others. No number is used again.
         """
 
-    def clean(self, *, before: float, keep_values: Collection[str] = (), limit: int = 1000) -> Cleaned:
+    def clean(
+        self,
+        *,
+        before: float,
+        keep_values: Collection[str] = (),
+        unnamed_before: float = 0.0,
+        limit: int = 1000,
+    ) -> Cleaned:
         """Remove about `limit` rows of removed jobs, of closed conditions and of notes older than `before`.
 
-        An uploaded value goes with the last job that refers to it; one of `keep_values` with a later clean.
+        An uploaded value goes with the last job that refers to it, and without one if it was put down as unnamed longer ago;
+        none of `keep_values` does.
         """
+
+    def unnamed_values(self) -> list[str]:
+        """Keys of uploaded values, or of what came of them, that no job refers to and that are not put down as such."""
+
+    def put_unnamed(self, keys: Sequence[str], now: float) -> None:
+        """Durably: from now on it counts how long no job refers to these values. Those that are put down, or uploaded again, begin anew."""
 
     def compact_history(
         self,

@@ -19,6 +19,9 @@ from tercel.testers.verdicts import not_cleared, why
 
 _DISK = re.compile(r"(?P<path>/.*?)\s*>=\s*(?P<size>[^>=]+)", re.DOTALL)
 
+MOST_BYTES = 8000 * 2**50
+"""No file system can have more."""
+
 
 def absolute(path: str, example: str) -> str:
     """The one way in which a path is written, without looking at any disk."""
@@ -63,7 +66,12 @@ class DiskTester:
         match = _DISK.fullmatch(text.strip())
         if match is None:
             raise UsageError(f"{text[:100]!r} is not a path and a size; write disk:/scratch>=20G")
-        return absolute(match["path"], "disk:/scratch>=20G"), parse_size(match["size"], "disk")
+        least = parse_size(match["size"], "disk")
+        if not 1 <= least <= MOST_BYTES:
+            raise UsageError(
+                f"{text[:100]!r}: what must be free is from 1B to 8000P; write disk:/scratch>=20G"
+            )
+        return absolute(match["path"], "disk:/scratch>=20G"), least
 
     async def test(self, text: str, surroundings: Surroundings) -> Verdict:  # noqa: ARG002
         path, least = self._parts(text)

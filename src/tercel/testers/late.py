@@ -25,6 +25,10 @@ class LateTesters:
             self._known = Testers([BookTester(kind) for kind in KINDS])
         return self._known
 
+    def is_own(self, kind: str) -> bool:
+        """Whether such testers are Tercel's own, hence the same everywhere."""
+        return self._testers().is_own(kind)
+
     async def judge(self, text: str) -> tuple[str, Place]:
         """As its kind writes it, and where it is asked. UsageError if it means nothing."""
         return await self._testers().judge(text)

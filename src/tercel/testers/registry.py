@@ -99,6 +99,10 @@ class Testers:
         assert self._found is not None
         return [*self._found[1], *self._problems.values()]
 
+    def is_own(self, kind: str) -> bool:
+        """Whether it is no third party's."""
+        return self._tester(kind.lower()) is not None
+
     def _third_parties(self) -> dict[str, EntryPoint]:
         if self._found is None:
             self._found = entry_points.find({*self._in_process, *self._programs, *self._given})

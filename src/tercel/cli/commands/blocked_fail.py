@@ -2,6 +2,7 @@
 
 import click
 
+from tercel.cli.completing import condition
 from tercel.cli.conditions import change_each
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
@@ -9,7 +10,7 @@ from tercel.cli.words import count
 
 
 @click.command(cls=Command)
-@click.argument("conditions", metavar="CONDITION...", nargs=-1, required=True)
+@click.argument("conditions", metavar="CONDITION...", nargs=-1, required=True, shell_complete=condition)
 @click.option("--why", default="", metavar="TEXT", help="For those who ask why their tasks failed.")
 @click.pass_obj
 def command(screen: Screen, conditions: tuple[str, ...], why: str) -> None:

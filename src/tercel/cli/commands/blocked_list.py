@@ -5,23 +5,28 @@ import time
 import click
 
 from tercel.cli.blockage import next_test
+from tercel.cli.completing import condition
 from tercel.cli.conditions import condition_ids
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.talking import talk
-from tercel.cli.words import Cell, count, duration, pairs, plain, short, table
+from tercel.cli.words import Cell, count, duration, middle, pairs, plain, short, table
 from tercel.core.conditions import EVERYWHERE, Place
 from tercel.sdk.client import AsyncClient
 from tercel.wire.api import ConditionView
 
 HEADERS = ("ID", "WAITS FOR", "WHERE", "TASKS", "TESTS", "LAST TEST", "NEXT TEST", "GIVES UP")
+NARROW_HEADERS = ("ID", "WAITS FOR", "TASKS", "NEXT TEST", "GIVES UP")
+"""On a terminal that has no room for all."""
+NARROW_NEXT = 14
+NARROWEST = 16
 MOST_PER_REQUEST = 1000
 WIDTH = 60
 JOBS_SHOWN = 20
 
 
 @click.command(cls=Command)
-@click.argument("conditions", metavar="[CONDITION...]", nargs=-1)
+@click.argument("conditions", metavar="[CONDITION...]", nargs=-1, shell_complete=condition)
 @click.option("-a", "--all", "every", is_flag=True, help="Also those that nothing waits for any more.")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many."
@@ -47,9 +52,7 @@ async def _list(client: AsyncClient, screen: Screen, every: bool, limit: int) ->
     found, more = await _pages(client, every, limit)
     screen.emit({"conditions": found, "more": more})
     if found:
-        now = time.time()
-        headers = (*HEADERS, "CLOSED") if every else HEADERS
-        screen.tell(table(headers, (_row(one, now, every) for one in found)))
+        screen.tell(_lines(found, time.time(), every, screen.width))
     else:
         screen.note("nothing is blocked" + ("" if every else " (`tercel blocked --all` shows what was)"))
     if more:
@@ -68,22 +71,79 @@ async def _pages(client: AsyncClient, every: bool, limit: int) -> tuple[list[Con
         before = found[-1].id
 
 
-def _row(one: ConditionView, now: float, every: bool) -> list[Cell]:
-    is_open = one.closed_at is None
-    closed = (
-        "" if one.closed_at is None else f"{duration(now - one.closed_at)} ago: {short(one.closed, WIDTH)}"
+def _lines(found: list[ConditionView], now: float, every: bool, width: int) -> list[str]:
+    """A row for each; where that is too wide, what matters most, and the rest below it."""
+    lines = table((*HEADERS, "CLOSED") if every else HEADERS, (_row(one, now, every) for one in found))
+    return lines if not width or max(map(len, lines)) <= width else _narrow(found, now, width)
+
+
+def _narrow(found: list[ConditionView], now: float, width: int) -> list[str]:
+    rows = [_narrow_row(one, now) for one in found]
+    others = table(NARROW_HEADERS, ([id, "", *more] for id, _, *more in rows))
+    left = width - max(map(len, others)) + len(NARROW_HEADERS[1])
+    header, *lines = table(
+        NARROW_HEADERS, ([id, middle(tester, max(left, NARROWEST)), *more] for id, tester, *more in rows)
     )
+    indent = " " * header.index(NARROW_HEADERS[1])
+    below = (indent + short(_below(one, now), max(width - len(indent), NARROWEST)) for one in found)
+    return [header, *(part for both in zip(lines, below, strict=True) for part in both)]
+
+
+def _narrow_row(one: ConditionView, now: float) -> list[str]:
+    is_open = one.closed_at is None
     return [
         f"C{one.id}",
-        short(one.tester, WIDTH),
+        one.tester,
+        f"{one.tasks:,}" if is_open else "",
+        _narrow_next(one, now) if is_open else "closed",
+        _gives_up(one, now),
+    ]
+
+
+def _narrow_next(one: ConditionView, now: float) -> str:
+    """What takes more words to say stands below."""
+    upcoming = _next(one, now)
+    return upcoming if len(upcoming) <= NARROW_NEXT else "paused" if one.paused else "not now"
+
+
+def _below(one: ConditionView, now: float) -> str:
+    """What the row has no room for."""
+    upcoming = _next(one, now) if one.closed_at is None else ""
+    return "; ".join(
+        part
+        for part in (
+            upcoming if len(upcoming) > NARROW_NEXT else "",
+            _of_jobs(one) if one.job_count else "",
+            _closed(one, now),
+            f"at {_where(one)}",
+            f"{one.tests:,} in vain" if one.tests else "",
+            _last(one, now),
+        )
+        if part
+    )
+
+
+def _row(one: ConditionView, now: float, every: bool) -> list[Cell]:
+    is_open = one.closed_at is None
+    return [
+        f"C{one.id}",
+        middle(one.tester, WIDTH),
         _where(one),
         _tasks(one) if is_open else "",
         one.tests,
         _last(one, now),
-        short(next_test(one, now).removeprefix("next test "), WIDTH) if is_open else "",
+        short(_next(one, now), WIDTH) if is_open else "",
         _gives_up(one, now),
-        *([closed] if every else []),
+        *([_closed(one, now)] if every else []),
     ]
+
+
+def _next(one: ConditionView, now: float) -> str:
+    return next_test(one, now).removeprefix("next test ")
+
+
+def _closed(one: ConditionView, now: float) -> str:
+    return "" if one.closed_at is None else f"{duration(now - one.closed_at)} ago: {short(one.closed, WIDTH)}"
 
 
 def _where(one: ConditionView) -> str:
@@ -96,11 +156,11 @@ def _where(one: ConditionView) -> str:
 
 
 def _tasks(one: ConditionView) -> str:
-    return (
-        f"{one.tasks:,} of job {one.jobs[0].job}"
-        if one.job_count == 1
-        else f"{one.tasks:,} of {one.job_count:,} jobs"
-    )
+    return f"{one.tasks:,} {_of_jobs(one)}"
+
+
+def _of_jobs(one: ConditionView) -> str:
+    return f"of job {one.jobs[0].job}" if one.job_count == 1 else f"of {one.job_count:,} jobs"
 
 
 def _last(one: ConditionView, now: float) -> str:

@@ -2,13 +2,14 @@
 
 import click
 
+from tercel.cli.completing import condition
 from tercel.cli.conditions import change_each, names
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 
 
 @click.command(cls=Command)
-@click.argument("conditions", metavar="CONDITION...", nargs=-1, required=True)
+@click.argument("conditions", metavar="CONDITION...", nargs=-1, required=True, shell_complete=condition)
 @click.pass_obj
 def command(screen: Screen, conditions: tuple[str, ...]) -> None:
     """Test conditions now, also paused ones. What follows from that, follows: `tercel blocked` shows it."""

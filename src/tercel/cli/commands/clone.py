@@ -3,6 +3,7 @@
 import click
 
 from tercel.cli.cloning import changed
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import resolve_one
@@ -14,7 +15,7 @@ from tercel.sdk.client import AsyncClient
 
 
 @click.command(cls=Command)
-@click.argument("job", metavar="JOB")
+@click.argument("job", metavar="JOB", shell_complete=any_job)
 @click.option(
     "--set",
     "settings",
@@ -37,7 +38,7 @@ def command(screen: Screen, job: str, settings: tuple[str, ...], dry_run: bool) 
             raise UsageError(f"{job!r} names tasks: clone a whole job, as in {choice.job}", "job")
         twin = changed(await client.submission(choice.job), settings)
         if dry_run:
-            show_drafts(screen, [twin])
+            await show_drafts(screen, [twin])
             return
         submitted = await client.submit(twin.submission)
         screen.emit({"id": submitted.id, "tasks": submitted.tasks, "cloned": choice.job})

@@ -19,6 +19,8 @@ SHELLS = ("bash", "zsh", "fish")
 def command(context: click.Context, shell: str | None) -> None:
     """Print the completion script of a shell (of yours, if none is named).
 
+    Besides commands and options it knows jobs and conditions, if a manager answers at once.
+
     \b
     bash   tercel completion bash > ~/.local/share/bash-completion/completions/tercel
     zsh    tercel completion zsh > ~/.zfunc/_tercel

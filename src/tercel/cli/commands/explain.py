@@ -2,6 +2,7 @@
 
 import click
 
+from tercel.cli.completing import unfinished_job
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import one_task, resolve_one
@@ -12,7 +13,7 @@ from tercel.sdk.client import AsyncClient
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="SELECT")
+@click.argument("select", metavar="SELECT", shell_complete=unfinished_job)
 @click.pass_obj
 def command(screen: Screen, select: str) -> None:
     """Say why a task (37.5), or the tasks of a job (37, last), are where they are."""

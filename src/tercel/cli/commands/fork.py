@@ -3,6 +3,7 @@
 import click
 
 from tercel.cli.asking import clock, moment
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import split
@@ -15,7 +16,7 @@ COLUMNS = ("WAS", "IS", "NAME", "TASKS", "KEPT", "NOT FINISHED", "CHANGED", "NEE
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="JOB...", nargs=-1, required=True)
+@click.argument("select", metavar="JOB...", nargs=-1, required=True, shell_complete=any_job)
 @click.option("--at", metavar="TIME", help="As of 14:05, 2026-11-16T14:05, or '2h ago'.  [default: now]")
 @click.option(
     "--set",

@@ -3,6 +3,7 @@
 import click
 
 from tercel.cli.asking import clock
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import one_task, resolve_one
@@ -16,7 +17,7 @@ PAGE = 1000
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="SELECT")
+@click.argument("select", metavar="SELECT", shell_complete=any_job)
 @click.option("--limit", type=click.IntRange(1), help="At most so many lines, the oldest.  [default: all]")
 @click.pass_obj
 def command(screen: Screen, select: str, limit: int | None) -> None:

@@ -6,6 +6,7 @@ from contextlib import aclosing
 import click
 import msgspec
 
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import PAGE, each_task, existing, resolve_one
@@ -23,7 +24,7 @@ TASKS_AT_ONCE = 1000
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="[SELECT]", default="")
+@click.argument("select", metavar="[SELECT]", default="", shell_complete=any_job)
 @click.option("-a", "--all", "every", is_flag=True, help="Ended jobs too.")
 @click.option("--points", is_flag=True, help="The tasks of a job, with the point of each.")
 @click.option(

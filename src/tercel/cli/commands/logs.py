@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import click
 
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command
 from tercel.cli.outputs import labelled, written
 from tercel.cli.screen import Screen, write_stdout
@@ -21,7 +22,7 @@ PAGE = 500
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="SELECT...", nargs=-1, required=True)
+@click.argument("select", metavar="SELECT...", nargs=-1, required=True, shell_complete=any_job)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the task has ended.")
 @click.option("-e", "--stderr", is_flag=True, help="What it wrote to stderr instead of stdout.")
 @click.option("--label", is_flag=True, help="Begin each line with the task's id.")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command
 from tercel.cli.rows import Table
 from tercel.cli.screen import Screen, Unwritable, write_stdout
@@ -18,7 +19,7 @@ PAGE = 500
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="SELECT")
+@click.argument("select", metavar="SELECT", shell_complete=any_job)
 @click.option(
     "--csv", "csv_file", default="", metavar="FILE", help="Write CSV there ('-': stdout, the default)."
 )

@@ -2,6 +2,7 @@
 
 import click
 
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import split
@@ -13,7 +14,7 @@ from tercel.sdk.client import AsyncClient
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="SELECT...", nargs=-1, required=True)
+@click.argument("select", metavar="SELECT...", nargs=-1, required=True, shell_complete=any_job)
 @click.option("--failed", is_flag=True, help="Of whole jobs, the failed tasks.  [default]")
 @click.option("--all", "every", is_flag=True, help="All that has ended: finished and cancelled tasks too.")
 @click.option("--with-mem", metavar="SIZE", help="From now on the job's tasks ask for so much memory: 2G.")

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from tercel.cli.completing import unfinished_job
 from tercel.cli.jobflags import given_words, some_options
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
@@ -16,7 +17,7 @@ from tercel.sdk.files.drafts import field_of
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="SELECT...", nargs=-1, required=True)
+@click.argument("select", metavar="SELECT...", nargs=-1, required=True, shell_complete=unfinished_job)
 @some_options("priority", "cpus", "mem", "time", "gpus", "resources", "requires", "where", "rank", "block_on")
 @click.pass_obj
 def command(screen: Screen, /, select: tuple[str, ...], **flags: Any) -> None:

@@ -3,6 +3,7 @@
 import click
 
 from tercel.cli.asking import clock, is_sure, moment
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import split
@@ -15,7 +16,7 @@ from tercel.wire.api import RollbackPart, RolledBack
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="SELECT...", nargs=-1, required=True)
+@click.argument("select", metavar="SELECT...", nargs=-1, required=True, shell_complete=any_job)
 @click.option("--failed", is_flag=True, help="Tasks that failed.  [default for whole jobs]")
 @click.option("--cancelled", is_flag=True, help="Tasks that were cancelled or skipped.")
 @click.option("--finished", is_flag=True, help="Tasks that finished.")

@@ -37,7 +37,7 @@ def command(screen: Screen, /, words: tuple[str, ...], label: bool, dry_run: boo
     drafts = read_drafts(words, flags)
     say_remarks(screen, drafts)
     if dry_run:
-        show_drafts(screen, drafts)
+        asyncio.run(show_drafts(screen, drafts))
         return OK
     if not _will_be_embedded(screen):
         return asyncio.run(run_drafts(screen, drafts, label=label))

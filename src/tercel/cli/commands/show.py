@@ -6,6 +6,7 @@ from contextlib import aclosing
 import click
 import msgspec
 
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command
 from tercel.cli.placing import needs_of, placing_facts
 from tercel.cli.screen import Screen
@@ -37,7 +38,7 @@ TASKS = ("TASK", "STATE", "EXIT", "ATTEMPTS", "WORKER", "WHY")
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="SELECT...", nargs=-1, required=True)
+@click.argument("select", metavar="SELECT...", nargs=-1, required=True, shell_complete=any_job)
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many tasks."
 )

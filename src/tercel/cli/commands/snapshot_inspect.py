@@ -8,7 +8,7 @@ import click
 from tercel.cli.asking import clock
 from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
-from tercel.cli.snapshots import Passing, own_number
+from tercel.cli.snapshots import Passing, own_number, whole_file
 from tercel.cli.talking import talk
 from tercel.cli.words import pairs, short, size, table
 from tercel.sdk.client import AsyncClient
@@ -23,11 +23,12 @@ SHOWN = 100
 def command(screen: Screen, file: str) -> None:
     """Check FILE from its beginning to its end, and tell what is in it. No manager is needed.
 
-    Or it is @3, for a snapshot that the manager took by itself.
+    - is what comes through a pipe. Or it is @3, for a snapshot that the manager took by itself.
     """
     number = own_number(file)
     if not number:
-        _inspect(screen, Path(file), file)
+        with whole_file(file) as path:
+            _inspect(screen, path, "stdin" if file == "-" else file)
         return
     with TemporaryDirectory() as directory:
         copy = Path(directory) / "copy"

@@ -6,7 +6,7 @@ import click
 
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
-from tercel.cli.snapshots import Passing, own_number
+from tercel.cli.snapshots import Passing, own_number, whole_file
 from tercel.cli.talking import talk
 from tercel.cli.words import count, table
 from tercel.sdk.client import AsyncClient
@@ -21,7 +21,7 @@ from tercel.wire.api_snapshots import Restoration
 )
 @click.pass_obj
 def command(screen: Screen, file: str, into: str | None, again: bool) -> None:
-    """Restore the jobs in FILE, or in @3, a snapshot that the manager took by itself.
+    """Restore the jobs in FILE (- for what comes through a pipe), or in @3, a snapshot that the manager took by itself.
 
     The file is checked before anything is changed. Jobs keep their numbers if the manager has never given those to others,
     else they get new ones, which are told. What had ended has ended; all else goes on.
@@ -29,16 +29,20 @@ def command(screen: Screen, file: str, into: str | None, again: bool) -> None:
     screen.server = into or screen.server
     number = own_number(file)
 
-    async def ask(client: AsyncClient) -> None:
-        if number:
-            done = await client.restore_own_snapshot(number, again=again)
-        else:
-            async with Passing(screen, lambda size: f"{file}: {size} sent; restoring") as passing:
-                done = await client.restore_snapshot(Path(file), again=again, heard=passing.heard)
-        screen.emit(done)
-        _tell(screen, done)
+    async def own(client: AsyncClient) -> Restoration:
+        return await client.restore_own_snapshot(number, again=again)
 
-    talk(screen, ask)
+    async def sent(client: AsyncClient, path: Path) -> Restoration:
+        async with Passing(screen, lambda size: f"{file}: {size} sent; restoring") as passing:
+            return await client.restore_snapshot(path, again=again, heard=passing.heard)
+
+    if number:
+        done = talk(screen, own)
+    else:
+        with whole_file(file) as path:
+            done = talk(screen, lambda client: sent(client, path))
+    screen.emit(done)
+    _tell(screen, done)
 
 
 def _tell(screen: Screen, done: Restoration) -> None:

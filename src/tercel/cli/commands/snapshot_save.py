@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import split
@@ -16,7 +17,7 @@ from tercel.sdk.client import AsyncClient
 
 @click.command(cls=Command)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("select", metavar="[SELECT...]", nargs=-1)
+@click.argument("select", metavar="[SELECT...]", nargs=-1, shell_complete=any_job)
 @click.option("--force", is_flag=True, help="In the place of a file of this name.")
 @click.pass_obj
 def command(screen: Screen, file: Path, select: tuple[str, ...], force: bool) -> None:

@@ -4,6 +4,7 @@ import time
 
 import click
 
+from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
 from tercel.cli.talking import talk
@@ -12,7 +13,7 @@ from tercel.sdk.client import AsyncClient
 
 
 @click.command(cls=Command)
-@click.argument("what", metavar="[JOB|pool]", required=False)
+@click.argument("what", metavar="[JOB|pool]", required=False, shell_complete=any_job)
 @click.pass_context
 def command(context: click.Context, what: str | None) -> None:
     """Show how the manager is doing; or a job, as `show` does; or the pool."""

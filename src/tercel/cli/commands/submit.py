@@ -1,5 +1,6 @@
 """tercel submit"""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,7 +49,7 @@ def command(screen: Screen, /, words: tuple[str, ...], wait: bool, dry_run: bool
 def hand_in(screen: Screen, drafts: Sequence[Draft], *, wait: bool, dry_run: bool) -> int:
     """Returns the exit code."""
     if dry_run:
-        show_drafts(screen, drafts)
+        asyncio.run(show_drafts(screen, drafts))
         return OK
 
     async def ask(client: AsyncClient) -> int:

@@ -4,6 +4,7 @@ import asyncio
 
 import click
 
+from tercel.cli.completing import unfinished_job
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import resolve
@@ -14,7 +15,7 @@ from tercel.sdk.client import AsyncClient
 
 
 @click.command(cls=Command)
-@click.argument("select", metavar="SELECT...", nargs=-1, required=True)
+@click.argument("select", metavar="SELECT...", nargs=-1, required=True, shell_complete=unfinished_job)
 @click.pass_obj
 def command(screen: Screen, select: tuple[str, ...]) -> int:
     """Wait until jobs or tasks have ended, also through a restart of the manager.

@@ -64,8 +64,8 @@ class Books:
         self.conditions: dict[int, ConditionRow] = {}
         self.leaving: dict[int, JobRow] = {}
         """Jobs that were removed and have left something behind."""
-        self.spared: set[str] = set()
-        """Values that no job refers to any more, but somebody may be about to."""
+        self.unnamed: dict[str, int] = {}
+        """Values that no job refers to, and since when that is known."""
         self.next_job = self.next_condition = 1
         """At least: the last may have been removed."""
 
@@ -148,6 +148,8 @@ class Books:
                     del self.segments[place]
             case ValueKept(key, number, data, last):
                 self.values[key][number] = (data, last)
+                if number == 0:
+                    self.unnamed.pop(key, None)
             case TokenAdded(token):
                 self.tokens[token.id] = token
             case TokenRevoked(token_id):

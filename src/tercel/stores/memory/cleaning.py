@@ -35,12 +35,15 @@ def remove(books: Books, jobs: Sequence[int], ended_before: float) -> list[int]:
     return removed
 
 
-def clean(books: Books, before: float, keep_values: Collection[str]) -> Cleaned:
+def clean(books: Books, before: float, keep_values: Collection[str], unnamed_before: float) -> Cleaned:
     cleaned = Cleaned()
     while books.leaving:
         _, row = books.leaving.popitem()
         cleaned += _empty(books, row, keep_values)
-    return cleaned + Cleaned(values=_drop_values(books, set(), keep_values)) + _forget_old(books, before)
+    old = {key for key, since in books.unnamed.items() if since < int(unnamed_before)} - {*keep_values}
+    for key in old:
+        del books.unnamed[key]
+    return cleaned + Cleaned(values=_drop_values(books, old, keep_values)) + _forget_old(books, before)
 
 
 def _empty(books: Books, row: JobRow, keep_values: Collection[str]) -> Cleaned:
@@ -53,13 +56,19 @@ def _empty(books: Books, row: JobRow, keep_values: Collection[str]) -> Cleaned:
     return Cleaned(tasks.record_count(), segments, values, notes=len(tasks.notes))
 
 
-def _drop_values(books: Books, named: set[str], keep_values: Collection[str]) -> int:
-    """Those that were named by a job which is gone, and those that were spared before."""
-    unused = named | books.spared
-    for other in [*books.jobs.values(), *books.leaving.values()]:
-        unused -= values_named(other, books.calls.get(other.id, ()))
-    books.spared = unused.intersection(keep_values)
-    return sum(len(books.values.pop(key, {})) for key in unused - books.spared)
+def _drop_values(books: Books, keys: set[str], keep_values: Collection[str]) -> int:
+    """Those of them that no job refers to."""
+    unused = keys - _named(books) - {*keep_values}
+    return sum(len(books.values.pop(key, {})) for key in unused)
+
+
+def unnamed(books: Books) -> list[str]:
+    return sorted(books.values.keys() - _named(books) - books.unnamed.keys())
+
+
+def _named(books: Books) -> set[str]:
+    rows = [*books.jobs.values(), *books.leaving.values()]
+    return {key for row in rows for key in values_named(row, books.calls.get(row.id, ()))}
 
 
 def _forget_old(books: Books, before: float) -> Cleaned:

@@ -82,10 +82,26 @@ class MemoryStore(Store):
         with self._lock:
             return cleaning.remove(self._books, jobs, ended_before)
 
-    def clean(self, *, before: float, keep_values: Collection[str] = (), limit: int = 1000) -> Cleaned:  # noqa: ARG002
+    def clean(
+        self,
+        *,
+        before: float,
+        keep_values: Collection[str] = (),
+        unnamed_before: float = 0.0,
+        limit: int = 1000,  # noqa: ARG002
+    ) -> Cleaned:
         self._check_committed()
         with self._lock:
-            return cleaning.clean(self._books, before, keep_values)
+            return cleaning.clean(self._books, before, keep_values, unnamed_before)
+
+    def unnamed_values(self) -> list[str]:
+        with self._lock:
+            return cleaning.unnamed(self._books)
+
+    def put_unnamed(self, keys: Sequence[str], now: float) -> None:
+        self._check_committed()
+        with self._lock:
+            self._books.unnamed |= dict.fromkeys(keys, max(int(now), 1))
 
     def compact_history(
         self,

@@ -22,8 +22,6 @@ VACUUM_PAGES = 128
 SPARE_PAGES = 1024
 """So many free pages stay: new rows need some soon."""
 _INCREMENTAL = 2
-_SPARED = -1
-"""In the place of a job: what no job refers to any more, but somebody may be about to."""
 
 
 # --- jobs
@@ -81,7 +79,12 @@ class _Slice:
 
 
 def clean(
-    connection: sqlite3.Connection, *, before: float, keep_values: Collection[str], limit: int
+    connection: sqlite3.Connection,
+    *,
+    before: float,
+    keep_values: Collection[str],
+    unnamed_before: float,
+    limit: int,
 ) -> Cleaned:
     slice = _Slice(connection, limit)
     while not slice.is_full():
@@ -92,7 +95,7 @@ def clean(
         if not slice.is_full():
             connection.execute(queries.LEFT, found)
             slice.room -= 1
-    _spared(slice, keep_values)
+    _unnamed(slice, keep_values, unnamed_before)
     slice.notes += slice.take(queries.OLD_NOTES_REMOVE, {"before": before})
     if not slice.is_full():
         connection.execute(queries.CONDITION_NUMBER_KEEP)
@@ -148,20 +151,32 @@ def _values(slice: _Slice, job: int, keep_values: Collection[str]) -> None:
         return
     used = slice.connection.execute(queries.VALUES_USED, {"job": job, "limit": slice.room}).fetchall()
     for (key,) in used:
-        if key in keep_values:
-            slice.connection.execute(queries.VALUE_SPARE, {"spared": _SPARED, "key": key})
         _unuse(slice, job, key, keep_values)
         if slice.is_full():
             return
 
 
-def _spared(slice: _Slice, keep_values: Collection[str]) -> None:
-    """Those that were kept by an earlier clean. Of such there are as many as clients name within an hour, at most."""
-    for (key,) in slice.connection.execute(queries.VALUES_USED, {"job": _SPARED, "limit": -1}).fetchall():
+def _unnamed(slice: _Slice, keep_values: Collection[str], before: float) -> None:
+    """Those that no job has referred to for so long."""
+    if slice.is_full():
+        return
+    where = {"since": _since(before) + 1, "limit": slice.room + len(keep_values)}
+    for since, key in slice.connection.execute(queries.VALUES_LONG_UNNAMED, where).fetchall():
+        if key not in keep_values:
+            _unuse(slice, since, key, ())
         if slice.is_full():
             return
-        if key not in keep_values:
-            _unuse(slice, _SPARED, key, ())
+
+
+def put_unnamed(connection: sqlite3.Connection, keys: Sequence[str], now: float) -> None:
+    for key in keys:
+        for statement in queries.VALUE_PUT_UNNAMED:
+            connection.execute(statement, {"key": key, "since": _since(now)})
+
+
+def _since(at: float) -> int:
+    """A time in the place of a job."""
+    return -max(int(at), 1)
 
 
 def _unuse(slice: _Slice, job: int, key: str, keep_values: Collection[str]) -> None:

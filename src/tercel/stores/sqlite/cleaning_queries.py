@@ -61,7 +61,17 @@ SEGMENTS_REMOVE = """
 
 VALUES_USED = "SELECT key FROM value_use WHERE job = :job ORDER BY key LIMIT :limit"
 VALUE_SHARED = "SELECT 1 FROM value_use WHERE key = :key AND job <> :job AND job >= 0 LIMIT 1"
-VALUE_SPARE = "INSERT OR IGNORE INTO value_use (job, key) VALUES (:spared, :key)"
+VALUES_UNNAMED = """
+    SELECT key FROM value_piece AS piece
+    WHERE number = 0 AND NOT EXISTS (SELECT 1 FROM value_use WHERE key = piece.key)
+"""
+VALUE_PUT_UNNAMED = (
+    "DELETE FROM value_use WHERE key = :key AND job < 0",
+    "INSERT INTO value_use (job, key) VALUES (:since, :key)",
+)
+VALUES_LONG_UNNAMED = """
+    SELECT job, key FROM value_use WHERE job BETWEEN :since AND -1 ORDER BY job DESC LIMIT :limit
+"""
 VALUE_UNUSE = "DELETE FROM value_use WHERE job = :job AND key = :key"
 PIECES_REMOVE = """
     DELETE FROM value_piece WHERE key = :key

@@ -319,6 +319,7 @@ SPANS_OF_JOB = "SELECT at, first, last, end, reason FROM span WHERE job = :job A
 # --- values
 
 VALUE_ADD = "INSERT OR REPLACE INTO value_piece (key, number, data, last) VALUES (?, ?, ?, ?)"
+VALUE_ANEW = "DELETE FROM value_use WHERE key = ? AND job < 0"
 VALUE_USE = "INSERT OR IGNORE INTO value_use (job, key) VALUES (?, ?)"
 VALUE_LAST = "SELECT min(number) FROM value_piece WHERE key = ? AND last"
 """The first that is marked: what an upload that came to nothing left behind it does not count."""

@@ -234,7 +234,8 @@ SCHEMA: tuple[str, ...] = (
         PRIMARY KEY (key, number)
     )
     """,
-    # Which jobs refer to which; job 0 stands for all from before this was known, -1 for none: see `cleaning`.
+    # Which jobs refer to which. In the place of a job: 0 stands for all from before this was known, and a time in seconds,
+    # negative, for none since then: see `cleaning`.
     "CREATE TABLE value_use (job INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (job, key)) WITHOUT ROWID",
     "CREATE INDEX value_use_by_key ON value_use (key, job)",
     """

@@ -136,15 +136,32 @@ class SqliteStore(Store):
             chunks.forget(set(removed))
         return removed
 
-    def clean(self, *, before: float, keep_values: Collection[str] = (), limit: int = 1000) -> Cleaned:
+    def clean(
+        self,
+        *,
+        before: float,
+        keep_values: Collection[str] = (),
+        unnamed_before: float = 0.0,
+        limit: int = 1000,
+    ) -> Cleaned:
         with self._transaction() as connection:
-            cleaned = cleaning.clean(connection, before=before, keep_values=keep_values, limit=max(limit, 1))
+            cleaned = cleaning.clean(
+                connection,
+                before=before,
+                keep_values=keep_values,
+                unnamed_before=unnamed_before,
+                limit=max(limit, 1),
+            )
         if cleaned.more:
             return cleaned
         try:
             return cleaning.shrink(self._writer)
         except sqlite3.Error as error:
             raise faults.translated(error, self._path) from error
+
+    def put_unnamed(self, keys: Sequence[str], now: float) -> None:
+        with self._transaction() as connection:
+            cleaning.put_unnamed(connection, keys, now)
 
     def compact_history(
         self,
@@ -330,6 +347,10 @@ class SqliteStore(Store):
     def value_piece_count(self, key: str) -> int:
         with self._readers.snapshot() as connection:
             return values.count(connection, key)
+
+    def unnamed_values(self) -> list[str]:
+        with self._readers.snapshot() as connection:
+            return values.unnamed(connection)
 
     def value_pieces(self, key: str, first: int, last: int) -> list[bytes]:
         with self._readers.snapshot() as connection:

@@ -14,7 +14,7 @@ from tercel.core.changes import JobAdded, ValueKept
 from tercel.core.intervals import IntervalSet, Range
 from tercel.stores.codes import ENDS, STATES
 from tercel.stores.contract import values_named
-from tercel.stores.sqlite import queries
+from tercel.stores.sqlite import cleaning_queries, queries
 from tercel.stores.sqlite.outcomes import ALL_STATES
 from tercel.wire.api import ValueRow
 
@@ -30,6 +30,8 @@ def keep(connection: sqlite3.Connection, kept: list[ValueKept]) -> None:
     connection.executemany(
         queries.VALUE_ADD, [(piece.key, piece.number, piece.data, piece.last) for piece in kept]
     )
+    # What was there of it before may have been put down as unnamed long ago.
+    connection.executemany(queries.VALUE_ANEW, [(piece.key,) for piece in kept if piece.number == 0])
 
 
 def use(connection: sqlite3.Connection, added: list[JobAdded]) -> None:
@@ -48,6 +50,10 @@ def count(connection: sqlite3.Connection, key: str) -> int:
 
 def pieces(connection: sqlite3.Connection, key: str, first: int, last: int) -> list[bytes]:
     return [data for (data,) in connection.execute(queries.VALUE_PIECES, (key, first, last))]
+
+
+def unnamed(connection: sqlite3.Connection) -> list[str]:
+    return [key for (key,) in connection.execute(cleaning_queries.VALUES_UNNAMED)]
 
 
 def returned(

@@ -1,0 +1,90 @@
+"""What a shell completes by asking the manager: numbers of jobs, and ids of conditions.
+
+Whoever presses TAB waits. So a manager is asked once, for a moment; where none answers, or it does not let us in, there is
+nothing to choose from, and nothing is said.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from threading import Thread
+from urllib.parse import urlsplit
+
+import click
+from click.shell_completion import CompletionItem
+
+from tercel.cli.screen import Screen
+from tercel.cli.words import count, short, states
+from tercel.core.errors import TercelError
+from tercel.links.access import find_server
+from tercel.sdk.client import AsyncClient
+
+PATIENCE_S = 0.7
+NEWEST = 100
+"""So many are offered."""
+WIDTH = 60
+
+Question = Callable[[AsyncClient], Awaitable[list[CompletionItem]]]
+
+
+def any_job(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return _jobs(context, incomplete, ended=True)
+
+
+def unfinished_job(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return _jobs(context, incomplete, ended=False)
+
+
+def condition(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """C3, also for c3."""
+
+    async def ask(client: AsyncClient) -> list[CompletionItem]:
+        found = (await client.conditions(limit=NEWEST)).conditions
+        return [
+            CompletionItem(f"C{one.id}", help=short(f"{one.tester} ({count(one.tasks, 'task')})", WIDTH))
+            for one in found
+            if f"C{one.id}".startswith(incomplete.upper())
+        ]
+
+    return _asked(context, ask)
+
+
+def _jobs(context: click.Context, incomplete: str, *, ended: bool) -> list[CompletionItem]:
+    if incomplete and not incomplete.isdecimal():
+        return []  # tasks of one, a range, `last`
+
+    async def ask(client: AsyncClient) -> list[CompletionItem]:
+        found = (await client.jobs(limit=NEWEST, all=ended)).jobs
+        return [
+            CompletionItem(str(job.id), help=short(f"{job.name or job.command}: {states(job.counts)}", WIDTH))
+            for job in found
+            if str(job.id).startswith(incomplete)
+        ]
+
+    return _asked(context, ask)
+
+
+def _asked(context: click.Context, question: Question) -> list[CompletionItem]:
+    """In a thread that is left behind if need be: nothing else ends the lookup of a name."""
+    screen = context.find_object(Screen)
+    server = None if screen is None else screen.server
+    found: list[CompletionItem] = []
+    asking = Thread(target=_ask, args=(server, question, found), daemon=True)
+    asking.start()
+    asking.join(PATIENCE_S)
+    return list(found)
+
+
+def _ask(server: str | None, question: Question, found: list[CompletionItem]) -> None:
+    try:
+        url = urlsplit(find_server(server, None)[0])
+        # asyncio looks names up in threads that the process would wait for at its end: this one knows the answer then.
+        socket.getaddrinfo(url.hostname, url.port)
+        found += asyncio.run(_answered(server, question))
+    except (TercelError, OSError, ValueError):
+        return  # nobody there, too slow, or not an address: the command itself will say so
+
+
+async def _answered(server: str | None, question: Question) -> list[CompletionItem]:
+    async with asyncio.timeout(PATIENCE_S), AsyncClient(server) as client:
+        return await question(client)
