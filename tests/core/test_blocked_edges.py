@@ -295,3 +295,18 @@ def test_tasks_wait_while_a_worker_that_they_ask_about_takes_nothing(what: str) 
     stage.play("release worker w1")
     stage.play("wait 60s")
     assert not blocked(stage)
+
+
+# -- clocks ------------------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_was_set_back_while_the_manager_was_down_makes_no_test_late() -> None:
+    stage = played(
+        "worker w1 joins cpus=4", f"submit 1 tasks=0 {LICENCE}", "w1 reports 1.0a exit 75", "wait 8s"
+    )
+    left_s = condition(stage).row.next_test_at - stage.now
+    stage.now -= 3600.0
+    stage.play("the manager restarts")
+    row = condition(stage).row
+    assert row.next_test_at - stage.now <= left_s + 8
+    assert row.opened_at <= stage.now

@@ -87,6 +87,7 @@ class Blocked(Books):
         self._tests: list[tuple[float, int]] = []
         """When which condition is to be tested."""
         for row in loaded.conditions:
+            row = _not_ahead(row, now)
             condition = self._known[row.key] = Condition(row)
             self._open(condition)
             if row.place is Place.WORKER:
@@ -273,3 +274,17 @@ class Blocked(Books):
         super()._leave(job)
         for condition in list(job.out):
             self._none_out(condition, job)
+
+
+def _not_ahead(row: ConditionRow, now: float) -> ConditionRow:
+    """Of a manager whose clock was set back while it was down: as if that had been so all along."""
+    ahead_s = max(row.opened_at, row.tested_at) - now
+    if ahead_s <= 0:
+        return row
+    return msgspec.structs.replace(
+        row,
+        opened_at=row.opened_at - ahead_s,
+        arose_at=row.arose_at - ahead_s,
+        tested_at=max(0.0, row.tested_at - ahead_s),
+        next_test_at=row.next_test_at - ahead_s,
+    )

@@ -11,7 +11,6 @@ until it is.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -37,6 +36,7 @@ from tercel.core.effects import (
 from tercel.core.errors import PassingFault
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow
+from tercel.manager.clock import SteadyClock
 from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub
 from tercel.manager.inputs import inputs_of, restored
@@ -81,12 +81,11 @@ class Manager:
         store: Store,
         loaded: Loaded,
         examiners: Examiners,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.options = options
         self.store = store
-        self.clock = clock
-        self.started_at = clock()
+        self.clock = SteadyClock()
+        self.started_at = self.clock()
         self.machine = Machine(
             Settings(grace_s=options.grace_s, rates=options.rates), loaded, self.started_at
         )
