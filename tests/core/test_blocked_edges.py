@@ -297,6 +297,18 @@ def test_tasks_wait_while_a_worker_that_they_ask_about_takes_nothing(what: str) 
     assert not blocked(stage)
 
 
+# -- workers to come ---------------------------------------------------------------------------------------
+
+
+def test_who_waits_for_a_worker_goes_when_it_comes() -> None:
+    gpu = "block=start>worker:worker.gpus>=1@here;every_1h_for_2d"
+    stage = played("worker w1 joins cpus=4", f"submit 1 tasks=0 {gpu}")
+    assert blocked(stage) == [(0, 0)]
+    stage.play("wait 60s")
+    stage.play("worker w2 joins cpus=1 gpus=1")
+    assert not stage.machine.conditions
+
+
 # -- clocks ------------------------------------------------------------------------------------------------
 
 

@@ -83,6 +83,8 @@ class Blocked(Books):
         """By key: these, and those that were closed a moment ago."""
         self._at_worker: dict[str, dict[int, Condition]] = {}
         """Those that are tested at one worker, by that."""
+        self._for_workers: dict[int, Condition] = {}
+        """Those that wait for a worker of some kind to come."""
         self._next_condition = loaded.next_condition
         self._tests: list[tuple[float, int]] = []
         """When which condition is to be tested."""
@@ -204,6 +206,8 @@ class Blocked(Books):
         self.conditions[condition.id] = condition
         if condition.row.place is Place.WORKER:
             self._at_worker.setdefault(condition.row.where, {})[condition.id] = condition
+        elif condition.row.tester.startswith("worker:"):
+            self._for_workers[condition.id] = condition
         self._await_test(condition)
 
     def pause_s(self, condition: Condition) -> float:
@@ -244,6 +248,7 @@ class Blocked(Books):
     def _close_if_empty(self, condition: Condition, why: str, now: float) -> None:
         if condition.count == 0 and self.conditions.pop(condition.id, None) is not None:
             condition.probe = 0
+            self._for_workers.pop(condition.id, None)
             if (
                 (others := self._at_worker.get(condition.row.where))
                 and others.pop(condition.id, None)

@@ -185,6 +185,8 @@ class Recovery(Waves):
         self._ask_others(id, now)
         self._ask_now(now)
         self._relieve(self.workers[id], now)
+        for condition in self._for_workers.values():  # it may be the one
+            self._test_at(condition, now)
         return number
 
     def _ask_now(self, now: float) -> None:
