@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -195,13 +196,22 @@ def test_the_level_is_that_of_the_file_and_warnings_go_to_stderr_too(
 ) -> None:
     program = (
         "import logging, pathlib; from tercel.cli.logbook import LogOptions\n"
-        f"LogOptions(pathlib.Path({str(path)!r}), {level!r}).start(quiet=False)\n"
-        "logging.debug('D'); logging.info('I'); logging.warning('W')"
+        f"with LogOptions(pathlib.Path({str(path)!r}), {level!r}).kept(quiet=False):\n"
+        "    logging.debug('D'); logging.info('I'); logging.warning('W')"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert [line[-1] for line in path.read_text().splitlines()] == list(filed)
     assert done.stderr.endswith(" WARNING root: W\n")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.C(15)
+def test_what_ends_a_service_is_in_its_log_too(tercel: Tercel, path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = tercel("manager", "--port", str(taken.getsockname()[1]), "--log", str(path))
+    assert done.code != 0
+    said = done.err.strip().splitlines()[-1].removeprefix("tercel: ")
+    assert path.read_text().strip().endswith(f"ERROR tercel: it ends: {said}")
 
 
 async def test_a_worker_logs_into_its_file(home: Path, path: Path) -> None:

@@ -275,7 +275,7 @@ class Witness:
             job = machine.jobs.get(task[0])
             if job is None or job.state_of(task[1]) in TERMINAL:
                 continue
-            if attempt <= self.expected.fence.get(task, 0):
+            if attempt <= self.expected.fence.get(task, 0) or attempt in self.outdated:
                 continue
             current = job.flights.get(task[1])
             full = job.row.max_running and len(job.flights) >= job.row.max_running

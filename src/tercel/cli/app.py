@@ -9,7 +9,7 @@ import click
 from click.shell_completion import shell_complete
 
 from tercel import __version__
-from tercel.cli.codes import BUG, INTERRUPTED, NO_READER, OK, UNREACHABLE, USAGE
+from tercel.cli.codes import BUG, INTERRUPTED, NO_READER, OK, UNREACHABLE, USAGE, first_cause
 from tercel.cli.lazy import Entry, LazyGroup
 from tercel.cli.screen import Screen, Unwritable
 from tercel.core.errors import (
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _reader_left()
     except (Exception, KeyboardInterrupt) as error:
-        cause = _cause(error)
+        cause = first_cause(error)
         if isinstance(cause, BrokenPipeError):
             return _reader_left()
         code, kind, text = verdict(cause)
@@ -121,13 +121,6 @@ def _open_standard_streams() -> None:
             opened = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
             os.set_inheritable(opened, True)
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - for good
-
-
-def _cause(error: BaseException) -> BaseException:
-    """What went wrong first, out of the groups that concurrent parts wrap it in."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _run(words: list[str], screen: Screen) -> int:

@@ -1,4 +1,4 @@
-"""Exit codes of every command."""
+"""Exit codes of every command, and what went wrong first."""
 
 OK = 0
 TASK_FAILED = 1
@@ -10,3 +10,10 @@ BUG = 70
 INTERRUPTED = 130
 NO_READER = 141
 TERMINATED = 143
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """Out of the groups that concurrent parts wrap it in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

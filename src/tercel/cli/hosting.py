@@ -26,9 +26,8 @@ WORKER_TOKEN_FILE = "worker.token"  # noqa: S105 - a file's name
 
 async def host(screen: Screen, options: ManagerOptions, worker: WorkerOptions | None, log: LogOptions) -> int:
     """A manager, and perhaps a worker beside it, until a signal ends it."""
-    log.start(screen.quiet)
     hide_secrets()
-    with Signals() as signals:
+    with log.kept(screen.quiet), Signals() as signals:
         async with serving(options, worker) as served:
             _announce(screen, options, served)
             await signals.wait(1)
@@ -45,7 +44,6 @@ async def join(
     screen: Screen, ways: Sequence[tuple[str, str]], options: WorkerOptions, log: LogOptions
 ) -> int:
     """A worker, until it is told to leave."""
-    log.start(screen.quiet)
     hide_secrets()
     workers: list[Worker] = []
 
@@ -59,7 +57,7 @@ async def join(
             worker.stop()
         await signals.wait(3)
 
-    with Signals() as signals:
+    with log.kept(screen.quiet), Signals() as signals:
 
         def begun(worker: Worker) -> None:
             workers.append(worker)

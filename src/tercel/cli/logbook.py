@@ -13,13 +13,16 @@ import queue
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import click
 
+from tercel.cli.codes import first_cause
 from tercel.cli.logfile import LogFile
+from tercel.core.errors import TercelError
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -62,15 +65,28 @@ class LogOptions(NamedTuple):
     file: Path | None
     level: str
 
-    def start(self, quiet: bool) -> None:
-        """Raises UsageError if the file cannot be written."""
+    @contextmanager
+    def kept(self, quiet: bool) -> Iterator[None]:
+        """While the service runs. What ends it is in the file too. Raises UsageError if that cannot be written."""
         level = LEVELS[self.level]
         if self.file is None:
             log_to_stderr(max(level, logging.WARNING) if quiet else level)
+            yield
             return
         book = Logbook(LogFile(self.file).write)
         book.setLevel(level)
         log_to_stderr(logging.WARNING, book)
+        try:
+            yield
+        except Exception as error:  # it goes on to stderr
+            cause = first_cause(error)
+            trace = None if isinstance(cause, TercelError) else (type(cause), cause, cause.__traceback__)
+            text = str(cause) or type(cause).__name__
+            book.handle(
+                logging.LogRecord("tercel", logging.ERROR, "", 0, "it ends: %s", (text,), trace, None)
+            )
+            book.flush()
+            raise
 
 
 def log_to_stderr(level: int, *others: logging.Handler) -> None:
