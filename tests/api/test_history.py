@@ -70,6 +70,16 @@ async def test_every_transition_of_a_task_is_told_with_cause_and_blame(house: Ho
 
 
 @pytest.mark.C(15)
+async def test_the_history_of_a_job_tells_once_what_its_tasks_began_to_wait_for(house: House) -> None:
+    worker = await house.worker(cpus=3)
+    rule = {"on": "exit:75", "tester": "tcp:licence.lab:27000", "policy": "every 1h for 2d"}
+    await house.submit(array="0-2", block_on=[rule])
+    for _ in range(3):
+        await worker.report(await worker.offered(), code=75)
+    told = [text for what, text in await events(house, "1") if what == "blocked"]
+    assert told == ["the first of its job to wait for tcp:licence.lab:27000 (C1)"]
+
+
 async def test_ten_thousand_held_tasks_are_one_note(house: House) -> None:
     await house.submit(array="0-9999")
     await change(house, "hold", "1", reason="wait")

@@ -121,8 +121,8 @@ class Unhurried(sqlite3.Connection):
 class ByHand(Manager):
     """A manager whose loop is turned by the test, at times that the test says."""
 
-    def __init__(self, data: Path, store: Store) -> None:
-        self.now = START
+    def __init__(self, data: Path, store: Store, now: float = START) -> None:
+        self.now = now
         self.probes: dict[int, Probe] = {}
         self.spent: Counter[tuple[int, int]] = Counter()
         """Retries, by task: counted beside the machine, which must not forget any."""
@@ -172,8 +172,8 @@ class Campaign:
         """With what its store kept; no worker is there yet."""
         before = self.manager
         self.close()
-        self.manager = ByHand(self._data, self._store())
-        self.manager.now, self.manager.spent = before.now, before.spent
+        self.manager = ByHand(self._data, self._store(), before.now)
+        self.manager.spent = before.spent
 
     def close(self) -> None:
         self.manager.close()

@@ -81,10 +81,11 @@ class Manager:
         store: Store,
         loaded: Loaded,
         examiners: Examiners,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.options = options
         self.store = store
-        self.clock = SteadyClock()
+        self.clock = SteadyClock() if clock is None else clock
         self.started_at = self.clock()
         self.machine = Machine(
             Settings(grace_s=options.grace_s, rates=options.rates), loaded, self.started_at
