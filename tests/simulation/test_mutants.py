@@ -448,7 +448,7 @@ def tasks_under_way_are_booked_by_what_their_job_needs_now(patch: Patch) -> None
 
 @mutant
 def an_outage_is_the_tasks_fault(patch: Patch) -> None:
-    patch.setattr("tercel.core.machine.rule_for", lambda *_: None)
+    patch.setattr("tercel.core.judging.rule_for", lambda *_: None)
 
 
 @mutant

@@ -38,7 +38,9 @@ graph       what tasks wait for, and what breaks that
 accounts    queues kept in step with what jobs have under way
 books       the moves that keep jobs, workers, attempts and leases in step
 blocked     tasks and the conditions they wait for, kept in step
-waiting     needs met and broken, pauses between tries, holds
+waiting     needs met and broken, pauses between tries
+holding     people hold tasks, and release them
+symptoms    what programs print when something outside is broken
 faults      what workers could not do, and what must be there again
 blame       whose fault it was, and which worker fails what others run
 standing    tags, quarantine and reservations of workers
@@ -50,6 +52,7 @@ waves       what waits for conditions is let go, or given up
 recovery    conditions are tested
 adopting    jobs come from elsewhere, with a past
 forking     what of a replayed job keeps its record, and what runs again
+judging     what a report makes of its task
 machine     events in; changes to commit and effects to perform out
 demands     what a job asks that nobody has, and who comes nearest
 explain     why a task is not running

@@ -1,0 +1,202 @@
+"""What a report makes of its task: finished, failed, tried again, blocked, or nothing at all.
+
+Blame: a report that an attempt ended by the worker's doing, and the loss of a worker, return the task to `ready`
+and spend none of its retries.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tercel.core.adopting import Adopting
+from tercel.core.blocking import fault_of, rule_for
+from tercel.core.books import EPOCH_BITS
+from tercel.core.changes import AttemptLost, AttemptSpent, Concluded, Noted
+from tercel.core.effects import Ended
+from tercel.core.faults import fault_at_worker
+from tercel.core.ledger import Flight, Job
+from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, BlockRule, JobSpec
+from tercel.core.reports import Blame, End, Outcome, Report
+from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.workers import Worker
+
+NOTED_INTERRUPTIONS = 20
+"""Of one task, in its history: a node that fails once a second for weeks must not fill the disk."""
+MAX_GROWTHS = 10
+"""Of one task: what needs ever more memory has a fault."""
+
+
+class Judging(Adopting):
+    def _judge(
+        self, worker: Worker, flight: Flight, report: Report, now: float, known: Mapping[int, BlockRule]
+    ) -> bool:
+        """Move the task by what the report says. True if the task has ended."""
+        job, task = flight.job, flight.task
+        if report.end in (End.REFUSED, End.INTERRUPTED, End.CANCELLED):
+            # CANCELLED too: had we asked for it, the flight would be `ending` and never come here.
+            if report.end is End.INTERRUPTED:
+                self._book_interruption(worker, job, report, now)
+                if worker.ends_at is not None and report.wall_s > job.long_s:
+                    job.long_s = report.wall_s  # at least: it goes to nobody who has less time left
+                    job.find_kind()
+                times = job.interruptions.get(task, (0, ""))[0] + 1
+                job.interruptions[task] = (times, report.note)
+                if report.started_at and times <= NOTED_INTERRUPTIONS:
+                    self.changes.append(AttemptLost(Outcome(TaskState.CANCELLED, worker.id, now, report)))
+            elif report.end is End.REFUSED:
+                worker.conduct.fault("refused")
+                job.refused_by[worker.id] = report.note
+                self._refusals.setdefault(worker.id, set()).add(job.id)
+            self._take_off(flight, again=False)
+            self._mind_fault(worker, job, task, report, now)
+            return False
+        if report.end is End.EXCEEDED and _outgrew(job, flight, report):
+            self._take_outgrown(worker, flight, report, now)
+            return False
+        if job.row.spec.block_on:
+            rule = rule_for(job.row.spec, report, known.get(report.attempt))
+            if rule is not None:
+                self._take_blocked(worker, flight, report, rule, now)
+                return False
+        event = self._verdict(job, task, report)
+        fine = event is TaskEvent.FINISH
+        if not fine and self._is_workers_fault(worker, flight, report, now):
+            self._take_off(flight, again=True)
+            return False
+        before = job.state_of(task)
+        after = next_state(before, event) if before is not None else None
+        if after is None:
+            return False
+        if report.end is End.EXITED and job.took(report.wall_s) and self._timed:
+            job.find_kind()
+        job.due += self.worth_of(flight, report.wall_s)
+        if not fine:
+            self._book_failure(worker, flight, now)
+        self._supersede(flight, again=not fine, now=now)
+        if event is TaskEvent.TRY_AGAIN:
+            self.changes.append(AttemptSpent(Outcome(TaskState.FAILED, worker.id, now, report)))
+            self._try_again(job, task, report, after, now)
+            return False
+        outcome = Outcome(after, worker.id, now, report)
+        job.ended_in(after).add(task)
+        if job.failures or job.growths or job.interruptions:
+            for told in (job.failures, job.growths, job.interruptions):
+                told.pop(task, None)
+        if job.out:
+            self._came_through(job, task, now)
+        self.changes.append(Concluded(outcome))
+        return True
+
+    def _mind_fault(self, worker: Worker, job: Job, task: int, report: Report, now: float) -> None:
+        """If nobody else can run it, it waits until this worker can."""
+        fault = fault_at_worker(job.row.spec, report, worker.id, worker.info) if report.errno else None
+        if fault is not None and task in job.ready and not self._another_for(job, worker):
+            self._meet_fault(job, task, fault, report.wall_s, now)
+            told = f"{fault.stage} at {worker.id}: {'; '.join(fault.context)}; blocked on {fault.tester}"
+            self.changes.append(Noted(job.id, ((task, task),), now, "blocked", told))
+
+    def _take_off(self, flight: Flight, again: bool) -> None:
+        """An attempt that settles nothing. `again` as of `_close`."""
+        if flight.job.flights.get(flight.task) is flight:
+            self._requeue(flight, TaskEvent.LOSE, again)
+        else:
+            self._forget_stray(flight)
+            self._close(flight, again)
+
+    def _take_outgrown(self, worker: Worker, flight: Flight, report: Report, now: float) -> None:
+        """It ended for want of memory, and its task is to have more. If the task is not its any more, that is no news."""
+        job, task = flight.job, flight.task
+        self.changes.append(AttemptLost(Outcome(TaskState.FAILED, worker.id, now, report)))
+        if job.flights.get(task) is not flight:
+            self._forget_stray(flight)
+            self._close(flight, again=True)
+            return
+        job.due += self.worth_of(flight, report.wall_s)
+        self._supersede(flight, again=True, now=now)
+        job.rest(task)
+        # Of an attempt of an earlier epoch it is not known how much it had: it is tried with what the job asks for now.
+        had_bytes = flight.lease.needs.mem_bytes if flight.attempt >> EPOCH_BITS == self.epoch else 0
+        self._outgrow(job, task, had_bytes, report.max_rss_bytes)
+
+    def _take_blocked(
+        self, worker: Worker, flight: Flight, report: Report, rule: BlockRule, now: float
+    ) -> None:
+        """Something outside kept it from going on: its task waits for that. If it is not its task any more, that is no news."""
+        job, task = flight.job, flight.task
+        note = f"blocked on {rule.tester} ({rule.on})" + (f"; {report.note}" if report.note else "")
+        told = msgspec.structs.replace(report, note=note)
+        self.changes.append(AttemptLost(Outcome(TaskState.BLOCKED, worker.id, now, told, Blame.OUTSIDE)))
+        if job.flights.get(task) is not flight:
+            self._forget_stray(flight)
+            self._close(flight, again=True)
+            return
+        job.due += self.worth_of(flight, report.wall_s)
+        self._supersede(flight, again=True, now=now)
+        job.rest(task)
+        fault = fault_of(job.row.spec, rule, worker.id, worker.info.site, (note,))
+        if task in job.ready:
+            self._meet_fault(job, task, fault, report.wall_s, now)
+        else:
+            self._postpone_one(job, task, fault)
+
+    def _verdict(self, job: Job, task: int, report: Report) -> TaskEvent:
+        if report.end is End.EXITED and report.code == 0:
+            return TaskEvent.FINISH
+        retries, _ = _retry_rule(job.row.spec, report)
+        if retries and job.failures.get(task, 0) < retries:
+            return TaskEvent.TRY_AGAIN
+        return TaskEvent.FAIL
+
+    def _try_again(self, job: Job, task: int, report: Report, after: TaskState, now: float) -> None:
+        spent = job.failures.get(task, 0)
+        job.failures[task] = spent + 1
+        if after is TaskState.WAITING:
+            job.waiting.add(task)
+            return
+        job.rest(task)
+        if task not in job.ready:
+            return  # it is held
+        _, backoff_s = _retry_rule(job.row.spec, report)
+        if backoff_s:
+            self._delay(job, task, now + min(backoff_s * 2.0 ** min(spent, 64), MAX_BACKOFF_S))
+
+    def _supersede(self, flight: Flight, again: bool, now: float) -> None:
+        """The report of `flight` settles its task: take the task out of wherever it is."""
+        job, task = flight.job, flight.task
+        current = job.flights.get(task)
+        if current is flight:
+            del job.flights[task]
+            if flight.running_since is not None:
+                job.running -= 1
+            self._close(flight, again)
+        elif current is not None:  # a late report: its task is under way again elsewhere
+            self._abandon(current)
+            self._end_later(current)
+        else:
+            self._take_out(job, task, now)
+        if job.strays:
+            self._conclude_strays(job, task, again)
+
+    def _end_later(self, flight: Flight) -> None:
+        """One message per worker and batch: between two, a lane could begin what the second one ends."""
+        last = self.effects[-1] if self.effects else None
+        if isinstance(last, Ended) and last.worker == flight.worker.id:
+            last.attempts.append(flight.attempt)
+        else:
+            self.effects.append(Ended(flight.worker.id, [flight.attempt]))
+
+
+def _outgrew(job: Job, flight: Flight, report: Report) -> bool:
+    """Whether the attempt ended for want of memory, and its task is to have more."""
+    if report.end is not End.EXCEEDED or report.exceeded != "memory" or job.row.spec.mem_growth <= 1:
+        return False
+    return job.growths.get(flight.task, 0) < MAX_GROWTHS and flight.lease.needs.mem_bytes < MAX_MEM_BYTES
+
+
+def _retry_rule(spec: JobSpec, report: Report) -> tuple[int, float]:
+    """(how often a task that ended like this is tried again, the pause before the first retry)."""
+    if report.end is End.EXITED:
+        for rule in spec.retry_rules:
+            if report.code in rule.codes:
+                return rule.retries, rule.backoff_s
+    return spec.retries, spec.backoff_s
