@@ -318,11 +318,12 @@ class Scripted:
         held: Iterable[Held] = (),
         instance: str = "1",
         info: WorkerInfo | None = None,
+        knows: tuple[str, ...] = (),
     ) -> Welcome:
         info = info or WorkerInfo(
             node="n", capacity=Needs(cpus * 1000, mem_bytes), version="test", python="3.11.7"
         )
-        await self.say(Hello(PROTOCOL, self.name, instance, info, list(held)))
+        await self.say(Hello(PROTOCOL, self.name, instance, info, list(held), knows))
         return await self.next(Welcome)
 
     async def offered(self, job: int = 0) -> Report:

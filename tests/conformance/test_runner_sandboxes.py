@@ -1,15 +1,20 @@
 """What becomes of sandboxes: left for a cleanup, kept, or removed."""
 
 import asyncio
+import os
+import sys
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
 from tercel.core.model import Keep, Program
 from tercel.core.reports import Report
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
-from tests.conformance.runners import Recorder, text
+from tests.conformance.runners import Recorder, call, shell, text
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 LEAVES = Program(line="mkdir d; echo data > d/file; echo out", cleanup="ls -A")
 LOOK = Program(line="ls -A; pwd")
@@ -92,3 +97,29 @@ async def test_a_sandbox_that_cannot_be_kept_is_told(
         runner, recorder, Launch(0, 1, 0, 100, Program(line="touch file", sandbox=Keep.KEEP))
     )
     assert (report.code, "sandbox not kept on " in report.note) == (0, True)
+
+
+def _here(fifo: str) -> None:
+    (Path(os.environ["TERCEL_SANDBOX"]) / "here").touch()
+    with open(fifo) as told:
+        told.read()
+
+
+@pytest.mark.C(15)
+@pytest.mark.parametrize("calls", [False, True], ids=["command", "call"])
+async def test_where_an_attempt_works_is_known_while_it_runs(
+    runner: SpawnerPool, recorder: Recorder, tmp_path: Path, calls: bool
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    function = call(_here, str(fifo), attempt=5)
+    runner.launch([function if calls else shell(f"touch here; cat {fifo}", attempt=5)])
+    await recorder.until(lambda: 5 in recorder.running)
+    directory = runner.directory(5)
+    assert directory is not None
+    assert directory.parent == (tmp_path / "worker/sandboxes").resolve()
+    assert runner.directory(6) is None
+    with await asyncio.to_thread(fifo.open, "w"):  # when it reads, it has made its file
+        assert [path.name for path in directory.glob("*/here")] == ["here"]
+    await recorder.report(5)
+    assert runner.directory(5) is None

@@ -104,6 +104,7 @@ class FakeRunner:
         self.forgotten: list[int] = []
         self.followed: list[tuple[int, bool]] = []
         self.pieces: dict[tuple[int, str], list[bytes]] = {}
+        self.directories: dict[int, Path] = {}
         self.pieces_read = 0
         self.stopped = False
         self.listener: Listener
@@ -133,6 +134,9 @@ class FakeRunner:
     def follow(self, attempt: int, on: bool) -> None:
         self.followed.append((attempt, on))
         self._changed.set()
+
+    def directory(self, attempt: int) -> Path | None:
+        return self.directories.get(attempt)
 
     def segments(self, attempt: int, stream: str) -> Iterable[bytes]:
         for piece in self.pieces.get((attempt, stream), []):

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from tercel.cli.codes import OK
 from tercel.cli.logbook import LogOptions, log_to_stderr
 from tercel.cli.screen import Screen
@@ -27,8 +29,9 @@ WORKER_TOKEN_FILE = "worker.token"  # noqa: S105 - a file's name
 async def host(screen: Screen, options: ManagerOptions, worker: WorkerOptions | None, log: LogOptions) -> int:
     """A manager, and perhaps a worker beside it, until a signal ends it."""
     hide_secrets()
+    here = _logging_to(log, worker) if worker is not None else None
     with log.kept(screen.quiet), Signals() as signals:
-        async with serving(options, worker) as served:
+        async with serving(options, here) as served:
             _announce(screen, options, served)
             await signals.wait(1)
             if worker is not None:
@@ -67,7 +70,7 @@ async def join(
         url, *others = [url for url, _ in ways]
         screen.emit({"url": url, "dir": str(options.dir)})
         screen.note(f"joining {url}" + "".join(f", or {other}" for other in others))
-        await first_of(work(ways, options, on_worker=begun), obey(signals))
+        await first_of(work(ways, _logging_to(log, options), on_worker=begun), obey(signals))
     return OK
 
 
@@ -84,6 +87,11 @@ async def embedded_manager() -> AsyncIterator[Serving]:
     options = ManagerOptions(data=data, port=0, embedded=True)
     async with serving(options, WorkerOptions(dir=data / "worker", floor_cpus=1.0)) as served:
         yield served
+
+
+def _logging_to(log: LogOptions, worker: WorkerOptions) -> WorkerOptions:
+    """It tells people where its process logs to."""
+    return replace(worker, log=None if log.file is None else log.file.absolute())
 
 
 def _announce(screen: Screen, options: ManagerOptions, served: Serving) -> None:

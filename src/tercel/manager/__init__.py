@@ -4,6 +4,7 @@
     service        intake -> core -> commit -> effects
     conversation   one connected worker
     hearing        what a worker says, judged before it counts
+    sightings      what it says of its directory, likewise
     frames         what it is sent, in frames that a link takes
     submissions    jobs and flows as they are handed in
     requests       what clients ask for: cancel, retry, hold, release, revise
@@ -16,6 +17,9 @@
     views          what clients are shown of jobs and tasks
     explaining     why tasks are where they are
     overview       the pool, and how the manager is doing
+    looks          questions to one worker about its directory, on their way
+    looking        the directories of workers, as people are shown them
+    findings       what is worth a look there
     logs           outputs, of ended and of running tasks
     values         what functions are given and return, by key
     events         who waits for what, and what happened meanwhile

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from tercel.core.changes import OutputKept
 from tercel.core.errors import PassingFault, PeerError
 from tercel.links.contract import LinkClosed, ManagerEnd
-from tercel.manager import blocking, hearing, values
+from tercel.manager import blocking, hearing, sightings, values
 from tercel.manager.frames import frames
+from tercel.manager.looks import Looks
 from tercel.wire.messages import (
+    LOOK,
     Ack,
     Bye,
     Cached,
@@ -30,6 +32,7 @@ from tercel.wire.messages import (
     Refused,
     Reports,
     Returned,
+    Seen,
     Segment,
     Started,
     TailData,
@@ -62,6 +65,7 @@ class Conversation:
         """Jobs whose brief was sent on this link."""
         self._values: dict[int, set[str]] = {}
         """By job: the keys in what was offered on this link."""
+        self.looks = Looks(self.post)
         self._manager = manager
         self._end = end
         self._outbox: list[FromManager] = []
@@ -118,6 +122,7 @@ class Conversation:
             if not self._parting:
                 raise
         finally:
+            self.looks.close()
             if self.worker:
                 log.info("worker %s is gone: %s", self.worker, self._parting or "its link was cut")
                 self._manager.parted(self)
@@ -151,6 +156,7 @@ class Conversation:
             await self._end.send([Refused(reason)])
             return False
         self.worker = hello.worker
+        self.looks.understood = LOOK in hello.knows
         self._manager.telling.joined(self)
         machine = self._manager.machine
         now = self._manager.clock()
@@ -202,6 +208,9 @@ class Conversation:
                 case Probed(number, verdict):
                     if hearing.is_awaited(self.worker, machine.asked_of(number)):
                         machine.on_tested(number, hearing.verdict(verdict), now)
+                case Seen(number, found):
+                    if self.looks.awaits(message):
+                        self.looks.answered(number, sightings.seen(found))
                 case Segment(attempt, stream, number, data):
                     hearing.check_segment(message)
                     if machine.knows(self.worker, attempt):

@@ -8,7 +8,7 @@ answers, by what is wrong:
                             would come again for ever
     the protocol itself     PeerError: the link is closed, its tasks are safe
 
-Whether an attempt is the worker's to speak of is the machine's to know.
+Whether an attempt is the worker's to speak of is the machine's to know. What it says of its directory: see sightings.
 """
 
 from collections.abc import Collection
@@ -240,7 +240,7 @@ def _corrected(report: Report, now: float) -> Report:
         wall_s=report.wall_s if 0.0 <= report.wall_s <= MAX_SECONDS else 0.0,
         cpu_s=report.cpu_s if 0.0 <= report.cpu_s <= MAX_CPU_S else 0.0,
         max_rss_bytes=report.max_rss_bytes if 0 <= report.max_rss_bytes <= MAX_SIZE else 0,
-        note=_legible(report.note),
+        note=legible(report.note),
         said=report.said[:MAX_SAID],
         out=report.out and _corrected_output(report.out),
         err=report.err and _corrected_output(report.err),
@@ -265,6 +265,6 @@ def _corrected_output(output: Output) -> Output:
     return Output(max(kept, min(output.total_bytes, MAX_SIZE)), kept, inline, segments)
 
 
-def _legible(note: str) -> str:
+def legible(note: str) -> str:
     note = note if len(note) <= MAX_NOTE else note[: MAX_NOTE - 1] + "…"
     return "".join(c if c.isprintable() else " " for c in note)

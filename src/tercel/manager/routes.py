@@ -7,6 +7,7 @@ from tercel.manager.calls import MSGPACK
 from tercel.manager.openapi import MAX_NUMBER, TASKS, Operation, Parameter
 from tercel.manager.routes_forks import FORK_ROUTES
 from tercel.manager.routes_history import HISTORY_ROUTES
+from tercel.manager.routes_looking import LOOKING_ROUTES
 from tercel.manager.routes_pool import POOL_ROUTES
 from tercel.manager.routes_recovery import RECOVERY_ROUTES
 from tercel.manager.routes_snapshots import SNAPSHOT_ROUTES
@@ -218,6 +219,7 @@ _ROUTES: list[Route] = [
     *HISTORY_ROUTES,
     *RECOVERY_ROUTES,
     *POOL_ROUTES,
+    *LOOKING_ROUTES,
     *SNAPSHOT_ROUTES,
     *FORK_ROUTES,
 ]

@@ -8,6 +8,7 @@ the process, its children, or the runner's own helpers.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -70,6 +71,9 @@ class Runner(Protocol):
 
     def follow(self, attempt: int, on: bool) -> None:
         """Begin or stop telling the listener this attempt's output, from its beginning or what is kept of it."""
+
+    def directory(self, attempt: int) -> Path | None:
+        """With the sandbox of an attempt in it, if that has run for a moment and has not ended."""
 
     def segments(self, attempt: int, stream: str) -> Iterable[bytes]:
         """The compressed pieces (zlib) of a large output (out, err) or value of an ended attempt, read as they are asked for.

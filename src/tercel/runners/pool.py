@@ -143,6 +143,12 @@ class SpawnerPool:
             if lane.holds(attempt):
                 lane.follow(attempt, on)
 
+    def directory(self, attempt: int) -> Path | None:
+        for lane in self._present:
+            if lane.running() == attempt and (found := lane.directory) is not None:
+                return Path(os.fsdecode(found))
+        return None
+
     # -- what happens -------------------------------------------------------------------------------------
 
     def _on_ended(self, reports: list[Report]) -> None:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from tercel.core.model import Role
-from tercel.sdk.answers import target
+from tercel.sdk.answers import Query, target
 from tercel.sdk.connection import Connection
 from tercel.wire import api
+from tercel.wire.api_looking import DirectoryView, FileTail, SandboxView
 
 
 class AsksPool(Connection):
@@ -33,6 +34,29 @@ class AsksPool(Connection):
         """Add tags to a worker, or take some from it, also such as it says itself. Kept over its restarts."""
         change = api.TagChange(add=list(add), remove=list(remove))
         return await self._ask("POST", f"/workers/{quote(worker, safe='')}/tags", api.Tags, body=change)
+
+    async def worker_directory(self, worker: str) -> DirectoryView:
+        """What is in a worker's directory, and what of that is worth a look."""
+        return await self._ask("GET", f"/workers/{quote(worker, safe='')}/directory", DirectoryView)
+
+    async def worker_log(self, worker: str) -> FileTail:
+        """The end of the file that a worker logs into."""
+        return await self._ask("GET", f"/workers/{quote(worker, safe='')}/log", FileTail)
+
+    async def sandbox_files(
+        self, worker: str, job: int, task: int, *, attempt: int | None = None
+    ) -> SandboxView:
+        """The files of a task that runs at a worker, or whose sandbox was kept there."""
+        path = f"/workers/{quote(worker, safe='')}/jobs/{job}/tasks/{task}/files"
+        return await self._ask("GET", path, SandboxView, {"attempt": attempt})
+
+    async def sandbox_file(
+        self, worker: str, job: int, task: int, path: str, *, attempt: int | None = None
+    ) -> FileTail:
+        """The end of one of them."""
+        asked: Query = {"path": path, "attempt": attempt}
+        where = f"/workers/{quote(worker, safe='')}/jobs/{job}/tasks/{task}/file"
+        return await self._ask("GET", where, FileTail, asked)
 
     async def reservations(self) -> api.ReservationList:
         return await self._ask("GET", "/reservations", api.ReservationList)

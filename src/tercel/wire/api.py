@@ -40,6 +40,10 @@ that is not known is refused):
     POST /workers/ID/quarantine  Quarantine -> Counted    it takes no tasks until it is released
     POST /workers/ID/release     -> Counted                1 if it was in quarantine
     POST /workers/ID/tags        TagChange -> Tags         beside what it says itself
+    GET  /workers/ID/directory   -> DirectoryView          what is in it, and what is worth a look
+    GET  /workers/ID/log         -> FileTail               the end of its log file
+    GET  /workers/ID/jobs/ID/tasks/N/files  -> SandboxView    ?attempt=N: of a sandbox that was kept, or is in use
+    GET  /workers/ID/jobs/ID/tasks/N/file   -> FileTail       ?path=out.txt&attempt=N: the end of a file in it
     GET  /reservations      -> ReservationList
     POST /reservations      NewReservation -> ReservationView
     DELETE /reservations/ID -> Counted                     they end by themselves, too

@@ -13,13 +13,16 @@
                                      <-   Ack(attempts)                          after the commit
                                      <-   Probe(tester)                          of what tasks are blocked on
       Probed(verdict)                ->
+                                     <-   Look(what)                             into its directory, for people
+      Seen(found)                    ->
                                      <-   TakeBack(attempts)                     for an idle worker elsewhere
       Returned(attempts)             ->                                          those not started
                                      <-   Cancel(attempts) · Tail · Drain · Forget · Ping
       TailData · Bye                 ->
 
 A frame is a numbered list of messages (see session). A worker forgets a report only when it is acknowledged.
-Unknown message types are a PeerError; fields are only ever added, at the end, with defaults.
+Unknown message types are a PeerError; fields are only ever added, at the end, with defaults. A message that came later is sent
+only to workers whose Hello says that they know it.
 """
 
 import msgspec
@@ -29,6 +32,7 @@ from tercel.core.model import Call, Needs, Program
 from tercel.core.presence import Facts, WorkerInfo, WorkerState
 from tercel.core.presence import Held as Held
 from tercel.core.reports import Report
+from tercel.wire.looking import Found, What
 
 PROTOCOL = 4
 """Changed only when an older peer could not understand; peers of another number are refused."""
@@ -38,6 +42,8 @@ SEGMENT_BYTES = 256 * 1024
 """Of uncompressed output in one segment."""
 INLINE_OUTPUT_BYTES = 16 * 1024
 """Outputs up to this size travel inside the report."""
+LOOK = "look"
+"""In Hello.knows: Look."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -52,6 +58,8 @@ class Hello(_Message, frozen=True):
     """Drawn anew at each start of the process: tells a reconnection from a restart."""
     info: WorkerInfo
     held: list[Held]
+    knows: tuple[str, ...] = ()
+    """What it understands beyond its protocol's first version: LOOK."""
 
 
 class Presence(_Message, frozen=True):
@@ -109,6 +117,11 @@ class Fetch(_Message, frozen=True):
 class Probed(_Message, frozen=True):
     number: int
     verdict: Verdict
+
+
+class Seen(_Message, frozen=True):
+    number: int
+    found: Found
 
 
 class Bye(_Message, frozen=True):
@@ -171,6 +184,13 @@ class Probe(_Message, frozen=True):
     env: dict[str, str] = {}
 
 
+class Look(_Message, frozen=True):
+    """Somebody wants to know what is in the worker's directory; it answers with Seen, of this number."""
+
+    number: int
+    what: What
+
+
 class Cancel(_Message, frozen=True):
     attempts: list[int]
 
@@ -207,10 +227,34 @@ class Ping(_Message, frozen=True):
 
 
 FromWorker = (
-    Hello | Presence | Cached | Started | Reports | Returned | Segment | TailData | Fetch | Probed | Bye
+    Hello
+    | Presence
+    | Cached
+    | Started
+    | Reports
+    | Returned
+    | Segment
+    | TailData
+    | Fetch
+    | Probed
+    | Seen
+    | Bye
 )
 FromManager = (
-    Welcome | Refused | Brief | Offer | TakeBack | Ack | Cancel | Tail | Forget | Drain | Piece | Probe | Ping
+    Welcome
+    | Refused
+    | Brief
+    | Offer
+    | TakeBack
+    | Ack
+    | Cancel
+    | Tail
+    | Forget
+    | Drain
+    | Piece
+    | Probe
+    | Look
+    | Ping
 )
 
 

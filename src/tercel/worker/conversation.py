@@ -27,6 +27,7 @@ from tercel.wire.messages import (
     Probed,
     Refused,
     Reports,
+    Seen,
     TailData,
     Welcome,
 )
@@ -97,6 +98,10 @@ class Conversation:
 
     def probed(self, probed: Probed) -> None:
         self._outbox.add_probed(probed)
+        self._awake.set()
+
+    def seen(self, seen: Seen) -> None:
+        self._outbox.add_seen(seen)
         self._awake.set()
 
     def tail(self, data: TailData) -> None:

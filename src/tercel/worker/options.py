@@ -30,6 +30,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A shell command that says whether this node is fit for tasks."""
     cache_bytes: int = 2**30
     """Of values that calls refer to, kept on disk for the next ones."""
+    log: Path | None = None
+    """The file that its process logs into, if it does."""
     reconnect_most_s: float = 30.0
     """The longest pause between two attempts to reach the manager."""
     leave_when_unreachable_s: float = 0.0

@@ -2,7 +2,7 @@
 
     started, returned,
     fetches, tail             in the next frame
-    cached, probed            in the next frames, some at a time
+    cached, probed, seen      in the next frames, some at a time
     small reports             in the next frames, in order of ending
     reports with segments     one after the other: its segments in as many frames as it takes, then the report
 
@@ -27,6 +27,7 @@ from tercel.wire.messages import (
     Probed,
     Reports,
     Returned,
+    Seen,
     Segment,
     Started,
     TailData,
@@ -60,6 +61,7 @@ class Outbox:
         self._fetches: list[Fetch] = []
         self._cached: list[Cached] = []
         self._probed: list[Probed] = []
+        self._seen: deque[Seen] = deque()
         self._tails: list[TailData] = []
         self._tail_bytes = 0
         self._reports: deque[Report] = deque()
@@ -86,6 +88,9 @@ class Outbox:
 
     def add_probed(self, probed: Probed) -> None:
         self._probed.append(probed)
+
+    def add_seen(self, seen: Seen) -> None:
+        self._seen.append(seen)
 
     def add_reports(self, reports: Iterable[Report]) -> None:
         for report in reports:
@@ -141,6 +146,8 @@ class Outbox:
         if self._probed:
             messages += self._probed[:PROBED_MOST]
             del self._probed[:PROBED_MOST]
+        if self._seen:
+            messages.append(self._seen.popleft())
         room = FRAME_BYTES
         if self._tails:
             room -= self._take_tails(messages)

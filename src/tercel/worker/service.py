@@ -26,6 +26,7 @@ from tercel.links.contract import Dialer
 from tercel.runners.contract import Runner
 from tercel.testers.contract import Asks
 from tercel.wire.messages import (
+    LOOK,
     PROTOCOL,
     Ack,
     Brief,
@@ -35,6 +36,7 @@ from tercel.wire.messages import (
     Forget,
     FromManager,
     Hello,
+    Look,
     Offer,
     Piece,
     Ping,
@@ -42,6 +44,7 @@ from tercel.wire.messages import (
     Probe,
     Probed,
     Refused,
+    Seen,
     Tail,
     TailData,
     TakeBack,
@@ -57,6 +60,7 @@ from tercel.worker.options import WorkerOptions
 from tercel.worker.pressure import Pressure
 from tercel.worker.probing import Probing
 from tercel.worker.redial import Redial
+from tercel.worker.showing import Showing
 from tercel.worker.spool import Home, unusable
 from tercel.worker.walltime import Timetable
 from tercel.worker.watching import Senses, Watch
@@ -93,6 +97,7 @@ class Worker:
         self._talk: Conversation | None = None
         """While there is a link, from its Hello on."""
         self._probing = Probing(testers, info.node, self._probed)
+        self._showing = Showing(options.dir, options.log, self._agent, runner, self._seen)
         self._followed: set[int] = set()
         self._welcomed = False
         self._joined = False
@@ -258,12 +263,14 @@ class Worker:
         try:
             # From here on whatever happens is either in Hello or said after it.
             self._talk = talk
-            hello = Hello(PROTOCOL, self.name, self._instance, self._described(), self._agent.held())
+            about, held = self._described(), self._agent.held()
+            hello = Hello(PROTOCOL, self.name, self._instance, about, held, (LOOK,))
             self._on_welcome(await talk.greet(hello))
             await talk.run(list(self._agent.owed.values()))
         finally:
             self._talk = None
             self._probing.close()
+            self._showing.close()
             for attempt in self._followed:
                 self._runner.follow(attempt, False)
             self._followed.clear()
@@ -326,6 +333,8 @@ class Worker:
                     self._fetch(self._stage_in.on_piece(message))
                 case Probe():
                     self._probing.ask(message)
+                case Look():
+                    self._showing.ask(message)
                 case Drain():
                     self.drain()
                 case Ping():
@@ -338,6 +347,10 @@ class Worker:
     def _probed(self, probed: Probed) -> None:
         if self._talk is not None:
             self._talk.probed(probed)
+
+    def _seen(self, seen: Seen) -> None:
+        if self._talk is not None:
+            self._talk.seen(seen)
 
     def _give_back(self, attempts: list[int]) -> None:
         # Without a link there is nobody to tell: the next Hello will not name them.

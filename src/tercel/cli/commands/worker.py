@@ -12,6 +12,7 @@ _HERE = "tercel.cli.commands"
     entries=(
         Entry("start", f"{_HERE}.worker_start", "Join a manager and run its tasks (the default)."),
         Entry("list", f"{_HERE}.pool", "The workers and what they do."),
+        Entry("look", f"{_HERE}.worker_look", "See what is in a worker's directory, and its log."),
         Entry("drain", f"{_HERE}.worker_drain", "Let workers finish what they run, and leave."),
         Entry("quarantine", f"{_HERE}.worker_quarantine", "Give workers no more tasks."),
         Entry("release", f"{_HERE}.worker_release", "Let workers out of quarantine."),

@@ -1,0 +1,231 @@
+"""The directories of workers, as people are shown them: asked over the worker's link, joined with what is known of jobs.
+
+What is in a task's sandbox is its owner's to see, and only of attempts that this manager sent to that worker: a directory
+outlives managers, and what another one's job of the same number left there is somebody else's.
+"""
+
+import asyncio
+from typing import TypeVar
+
+from tercel.core.errors import NotFound, PassingFault, TercelError, UsageError
+from tercel.core.model import JobRow
+from tercel.core.selectors import task_name
+from tercel.core.sizes import duration
+from tercel.manager import logs
+from tercel.manager.findings import ADVICE, WHY, findings
+from tercel.manager.service import Manager
+from tercel.manager.views import has_task
+from tercel.wire.api_looking import (
+    DirectoryView,
+    EntryView,
+    FileTail,
+    FileView,
+    KeptView,
+    LeftView,
+    PartView,
+    SandboxView,
+)
+from tercel.wire.looking import (
+    PATH_MOST,
+    AtDirectory,
+    AtFile,
+    AtLog,
+    AtSandbox,
+    Contents,
+    Entry,
+    Found,
+    KeptSandbox,
+    Left,
+    Listing,
+    Part,
+    Tail,
+    Unseen,
+    What,
+)
+
+F = TypeVar("F", bound=Found)
+ATTEMPTS_MOST = 100
+"""Of one task at one worker: it keeps no more sandboxes."""
+
+
+async def directory(manager: Manager, worker: str) -> DirectoryView:
+    found = await _ask(manager, worker, AtDirectory(), Contents)
+    await manager.settled()
+    kept = [await _kept_view(manager, worker, found, one) for one in found.kept]
+    view = DirectoryView(
+        worker=worker,
+        node=manager.machine.workers[worker].info.node,
+        dir=found.dir,
+        disk_bytes=found.disk_bytes,
+        free_bytes=found.free_bytes,
+        reports=found.reports,
+        reports_since=found.reports_since,
+        parts=[_part_view(part) for part in found.parts],
+        kept=kept,
+        left=[_left_view(found.dir, left) for left in found.left],
+        log=found.log,
+        findings=[],
+    )
+    view.findings.extend(findings(view, manager.clock()))
+    return view
+
+
+async def log_tail(manager: Manager, worker: str) -> FileTail:
+    return _tail_view(worker, await _ask(manager, worker, AtLog(), Tail))
+
+
+async def files(
+    manager: Manager, row: JobRow, task: int, worker: str, attempt: int | None = None
+) -> SandboxView:
+    """Of a job that the caller may see."""
+    attempts = await _attempts(manager, row, task, worker, attempt)
+    found = await _ask(manager, worker, AtSandbox(row.id, task, attempts), Listing)
+    job = manager.machine.jobs.get(row.id)
+    flight = job.flights.get(task) if job is not None else None
+    began = flight.running_since if flight is not None and flight.attempt == found.attempt else None
+    return SandboxView(
+        worker=worker,
+        id=task_name(row.id, task),
+        attempt=found.attempt,
+        dir=found.dir,
+        running=found.running,
+        since=began if found.running and began is not None else found.since,
+        files=[
+            FileView(path=f.path, kind=f.kind, size_bytes=f.size_bytes, changed_at=f.changed_at)
+            for f in found.files
+        ],
+        kept=found.kept,
+        cut=found.cut,
+    )
+
+
+async def file(
+    manager: Manager, row: JobRow, task: int, worker: str, path: str, attempt: int | None = None
+) -> FileTail:
+    """The end of a file in it."""
+    attempts = await _attempts(manager, row, task, worker, attempt)
+    if len(path) > PATH_MOST:
+        raise UsageError(f"a path has at most {PATH_MOST} characters", "path")
+    return _tail_view(worker, await _ask(manager, worker, AtFile(row.id, task, attempts, path), Tail))
+
+
+# -- asking -----------------------------------------------------------------------------------------------
+
+
+async def _ask(manager: Manager, worker: str, what: What, kind: type[F]) -> F:
+    conversation = manager.telling.conversation_with(worker)
+    if conversation is None or not conversation.welcomed:
+        raise _absent(manager, worker)
+    try:
+        found = await conversation.looks.ask(what)
+    except TercelError as error:
+        message = f"worker {worker} cannot be looked into: {error}"
+        raise (
+            PassingFault(message) if isinstance(error, PassingFault) else UsageError(message, "worker")
+        ) from None
+    if isinstance(found, Unseen):
+        message = f"worker {worker}: {found.why}"
+        raise PassingFault(message) if found.passing else NotFound(message, "worker")
+    assert isinstance(found, kind), "Looks lets nothing else through"
+    return found
+
+
+def _absent(manager: Manager, worker: str) -> TercelError:
+    known = manager.machine.workers.get(worker)
+    if known is None:
+        return NotFound(f"there is no worker {worker[:128]!r}: see `tercel pool --all`", "worker")
+    if known.online:
+        return PassingFault(f"worker {worker} is just joining: try again in a moment")
+    ago = duration(manager.clock() - known.since)
+    where = f"its directory was {known.info.dir} on {known.info.node}" if known.info.dir else ""
+    after = f"; {where}" if where else ""
+    return NotFound(f"worker {worker} is offline since {ago}, so it cannot be looked into{after}", "worker")
+
+
+async def _attempts(manager: Manager, row: JobRow, task: int, worker: str, attempt: int | None) -> list[int]:
+    """Those of the task that this worker was given, oldest first. Raises NotFound if there is none."""
+    if not has_task(row, task):
+        raise NotFound(f"job {row.id} has no task {task}", "task")
+    tried = await _tried(manager, row.id, task)
+    known = [number for number, at in tried if at == worker and attempt in (None, number)]
+    if known:
+        return known[-ATTEMPTS_MOST:]
+    name = task_name(row.id, task)
+    if worker not in manager.machine.workers:
+        raise _absent(manager, worker)
+    if attempt is not None:
+        raise NotFound(
+            f"worker {worker} had no attempt {attempt} of {name}: see `tercel show {name}`", "attempt"
+        )
+    others = ", ".join(dict.fromkeys(at for _, at in tried if at))
+    hint = f"it was at {others}" if others else "it has not run yet"
+    raise NotFound(f"{name} was never at worker {worker}: {hint}", "worker")
+
+
+async def _tried(manager: Manager, job: int, task: int) -> list[tuple[int, str]]:
+    """All attempts of a task and the workers that had them, oldest first."""
+    history = await asyncio.to_thread(manager.store.history, job, task)
+    last = await logs.outcome_of(manager, job, task)
+    tried = {outcome.report.attempt: outcome.worker for outcome in [*history, *([last] if last else [])]}
+    live = manager.machine.jobs.get(job)
+    if live is not None and (flight := live.flights.get(task)) is not None:
+        tried[flight.attempt] = flight.worker.id
+    return sorted((attempt, worker) for attempt, worker in tried.items() if attempt)
+
+
+# -- as it is shown ---------------------------------------------------------------------------------------
+
+
+async def _kept_view(manager: Manager, worker: str, found: Contents, kept: KeptSandbox) -> KeptView:
+    job = manager.machine.jobs.get(kept.job)
+    row = job.row if job is not None else await asyncio.to_thread(manager.store.job, kept.job)
+    known = row is not None and (kept.attempt, worker) in await _tried(manager, kept.job, kept.task)
+    return KeptView(
+        id=task_name(kept.job, kept.task),
+        job=kept.job,
+        task=kept.task,
+        attempt=kept.attempt,
+        since=kept.since,
+        size_bytes=kept.size_bytes,
+        entries=kept.entries,
+        path=f"{found.dir}/kept/{kept.job}.{kept.task}.{kept.attempt}",
+        owner=row.owner if row is not None and known else "",
+        known=known,
+        cut=kept.cut,
+    )
+
+
+def _part_view(part: Part) -> PartView:
+    return PartView(
+        name=part.name,
+        size_bytes=part.size_bytes,
+        entries=part.entries,
+        oldest_at=part.oldest_at,
+        largest=[_entry_view(entry) for entry in part.largest],
+        cut=part.cut,
+    )
+
+
+def _entry_view(entry: Entry) -> EntryView:
+    return EntryView(name=entry.name, size_bytes=entry.size_bytes, changed_at=entry.changed_at)
+
+
+def _left_view(dir: str, left: Left) -> LeftView:
+    return LeftView(
+        path=f"{dir}/{left.name}",
+        size_bytes=left.size_bytes,
+        since=left.since,
+        why=WHY[left.kind],
+        advice=ADVICE[left.kind],
+    )
+
+
+def _tail_view(worker: str, tail: Tail) -> FileTail:
+    return FileTail(
+        worker=worker,
+        path=tail.path,
+        size_bytes=tail.size_bytes,
+        offset=tail.offset,
+        changed_at=tail.changed_at,
+        data=tail.data,
+    )

@@ -1,0 +1,158 @@
+"""Answers people who want to know what is in the worker's directory.
+
+    Look -> its turn (one at a time) -> a thread, for at most LIMIT_S -> Seen
+
+Beside everything else, whatever the worker does: a file system that is slow or hangs costs an answer, and nothing of what
+the worker is for. When the link ends, answers are not given any more: whoever asked has been told so.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tercel.core.errors import UsageError
+from tercel.runners.contract import Runner
+from tercel.wire.looking import AtDirectory, AtFile, AtLog, AtSandbox, Found, Unseen
+from tercel.wire.messages import Look, Seen
+from tercel.worker import looking
+from tercel.worker.agent import Agent
+from tercel.worker.looking import Asked, Books, Running
+from tercel.worker.walking import Budget
+
+log = logging.getLogger("tercel.worker")
+
+COUNTED_MOST = 2_000_000
+LISTED_MOST = 20_000
+"""Entries that are looked at, of which a list has the first ones: they are held at once."""
+LIMIT_S = 10.0
+"""For a walk: it ends by itself then, with what it has."""
+GRACE_S = 5.0
+"""For one that does not: its file system hangs."""
+WAITING_MOST = 8
+
+Work = Callable[[], Found]
+
+
+class Showing:
+    def __init__(
+        self, dir: Path, log: Path | None, agent: Agent, runner: Runner, answer: Callable[[Seen], None]
+    ) -> None:
+        self._dir = dir.resolve()  # links are followed to it, and none below it
+        self._log = log
+        self._agent = agent
+        self._runner = runner
+        self._answer = answer
+        self._one_at_a_time = asyncio.Lock()
+        self._hangs = False
+        """A thread has not come back."""
+        self._under_way: set[asyncio.Task[None]] = set()
+        """For the link that there is."""
+
+    def ask(self, look: Look) -> None:
+        if len(self._under_way) >= WAITING_MOST:
+            self._answer(Seen(look.number, Unseen("too many look at it at once", passing=True)))
+            return
+        task = asyncio.get_running_loop().create_task(self._look(look))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    def close(self) -> None:
+        """The link has ended."""
+        tasks, self._under_way = self._under_way, set()
+        for task in tasks:
+            task.cancel()
+
+    async def _look(self, look: Look) -> None:
+        async with self._one_at_a_time:
+            if self._hangs:
+                found: Found = self._hanging()
+            else:
+                found = await self._found(look)
+        self._answer(Seen(look.number, found))
+
+    async def _found(self, look: Look) -> Found:
+        what = look.what
+        match what:
+            case AtDirectory():
+                books, budget = self._books(), _budget(COUNTED_MOST)
+                return await self._seen(
+                    lambda: looking.contents(self._dir, books, self._log, time.time(), budget)
+                )
+            case AtLog():
+                return await self._seen(lambda: looking.log_tail(self._log))
+        asked = self._asked(what)
+        if isinstance(what, AtFile):
+            path = what.path
+            found = await self._seen(lambda: looking.read(self._dir, asked, path))
+        else:
+            budget = _budget(LISTED_MOST)
+            found = await self._seen(lambda: looking.listing(self._dir, asked, budget))
+        # Had it ended meanwhile, the next attempt in its place might be somebody else's.
+        if asked.running is not None and self._running(what.attempts) != asked.running:
+            return Unseen(f"{what.job}.{what.task} has just ended there: ask again", passing=True)
+        return found
+
+    # -- what the worker knows ----------------------------------------------------------------------------
+
+    def _books(self) -> Books:
+        owed = self._agent.owed
+        return Books(
+            frozenset(held.attempt for held in self._agent.held()),
+            len(owed),
+            # Of what never began there is no time.
+            min((r.started_at + r.wall_s for r in owed.values() if r.started_at > 0), default=0.0),
+        )
+
+    def _asked(self, what: AtSandbox | AtFile) -> Asked:
+        return Asked(what.job, what.task, what.attempts, self._running(what.attempts))
+
+    def _running(self, attempts: list[int]) -> Running | None:
+        for attempt in attempts:
+            if (lane := self._runner.directory(attempt)) is not None:
+                return Running(attempt, lane.name)
+        return None
+
+    # -- in a thread --------------------------------------------------------------------------------------
+
+    async def _seen(self, work: Work) -> Found:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Found] = loop.create_future()
+        self._hangs = True
+        # A daemon thread: one that waits forever must not keep the worker alive.
+        threading.Thread(target=self._work, args=(work, loop, answer), daemon=True).start()
+        try:
+            async with asyncio.timeout(LIMIT_S + GRACE_S):
+                return await answer
+        except TimeoutError:
+            log.warning("A look into %s has not come back: its file system is slow, or hangs.", self._dir)
+            return self._hanging()
+
+    def _hanging(self) -> Unseen:
+        return Unseen(f"the file system of {self._dir} does not answer: it is slow, or hangs", passing=True)
+
+    def _work(self, work: Work, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[Found]") -> None:
+        try:
+            found = work()
+        except UsageError as error:
+            found = Unseen(str(error))
+        except OSError as error:
+            found = Unseen(f"it cannot be looked at: {os.strerror(error.errno or 0)}")
+        except Exception as error:
+            log.exception("A look into %s failed.", self._dir)
+            found = Unseen(f"the look failed: {type(error).__name__}; the worker's log says more")
+        with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for us
+            loop.call_soon_threadsafe(self._on_seen, answer, found)
+
+    def _on_seen(self, answer: "asyncio.Future[Found]", found: Found) -> None:
+        self._hangs = False
+        if not answer.done():
+            answer.set_result(found)
+
+
+def _budget(entries: int) -> Budget:
+    return Budget(entries, time.monotonic() + LIMIT_S)
