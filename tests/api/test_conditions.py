@@ -133,6 +133,16 @@ async def test_what_is_known_is_waited_for_as_its_kind_writes_it(house: House) -
     assert (await house.task(1, 0)).resumes_in == "ready"
 
 
+async def test_a_worker_of_before_that_does_not_tell_what_it_found_is_understood(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(block_on=[{"on": "known", "policy": "every 1h for 2d"}])
+    printed = b"curl: (7) Failed to connect to localhost port 81 after 0 ms"
+    err = Output(len(printed), len(printed), printed)
+    await worker.report(await worker.offered(), code=7, matched=("known",), err=err)
+    (row,) = await conditions(house)
+    assert (row.tester, row.place, row.where) == ("tcp:localhost:81", "worker", worker.name)
+
+
 @pytest.mark.must("d", "e")
 @pytest.mark.parametrize(
     "said",
@@ -155,6 +165,15 @@ async def test_what_a_worker_says_is_known_and_is_not_makes_a_failure(house: Hou
     await house.sound()
 
 
+async def test_more_than_a_piece_of_output_is_cut_and_noted(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(block_on=[{"on": "known", "policy": "every 1h for 2d"}])
+    said = "ssh: connect to host login.lab port 22: no" + "x" * 2000
+    await worker.report(await worker.offered(), code=255, matched=("known",), said=said)
+    assert (await house.task(1, 0)).state == "blocked"
+    assert (await house.pool()).workers[0].note == "reported numbers that cannot be"
+
+
 async def test_what_nobody_looks_for_is_not_waited_for_though_it_is_known(house: House) -> None:
     worker = await house.worker()
     await house.submit(block_on=[LICENCE])
@@ -171,7 +190,7 @@ async def test_a_task_that_is_held_tells_that_it_will_be_blocked_again(house: Ho
     await house.ask("POST", "/v1/hold", json={"select": ["1.0"]})
     task = await house.task(1, 0)
     assert (task.state, task.resumes_in) == ("paused", "blocked")
-    assert "when tcp:licence.lab:27000 has cleared" in task.why
+    assert "waits for tcp:licence.lab:27000 again" in task.why
     await house.ask("POST", "/v1/release", json={"select": ["1.0"]})
     assert (await house.task(1, 0)).state == "blocked"
 

@@ -80,6 +80,7 @@ async def test_the_history_of_a_job_tells_once_what_its_tasks_began_to_wait_for(
     assert told == ["the first of its job to wait for tcp:licence.lab:27000 (C1)"]
 
 
+@pytest.mark.C(15)
 async def test_ten_thousand_held_tasks_are_one_note(house: House) -> None:
     await house.submit(array="0-9999")
     await change(house, "hold", "1", reason="wait")

@@ -34,3 +34,25 @@ async def test_no_worker_is_idle_so_that_more_can_gather(
             task.cancel()
     assert (await house.job(1)).counts.finished == TASKS
     await house.sound()
+
+
+async def test_more_gathers_while_few_workers_are_idle(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "PACE_S", 3600.0)
+    workers = [await house.worker(f"w{number}", cpus=8) for number in range(8)]
+    await house.submit(array="0-63")
+    offered = [[await worker.offered() for _ in range(8)] for worker in workers]
+    manager = house.manager
+    begun = manager._written
+
+    async def heard(count: int) -> None:
+        await house.until(lambda: len(manager.machine.jobs[1].finished) == count, "they are heard")
+
+    await workers[0].say(Reports(offered[0]))  # the commit of what they were offered was the last
+    await heard(8)
+    await workers[1].say(Reports(offered[1][:7]))
+    await workers[1].say(Reports([]))
+    await heard(15)
+    assert manager._written == begun, "one worker in eight is idle"
+    await workers[1].say(Reports(offered[1][7:]))
+    await house.until(lambda: manager._written > begun, "now one in four is")
+    await house.sound()

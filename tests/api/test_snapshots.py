@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tercel.core.commands import MAX_ENV_BYTES
+from tercel.core.conditions import Fault, Place, Postponed
 from tercel.core.errors import StoreFull
 from tercel.core.model import Role
 from tercel.manager.snapshots import SCHEDULED
@@ -177,6 +179,36 @@ async def test_what_would_run_at_the_manager_is_restored_for_admins_only(house: 
         assert refused.status == 403, refused
         assert "only an admin" in refused.problem.detail
     assert (await restored(house, data, token=ada)).jobs == [(1, 3), (2, 4)]
+
+
+@pytest.mark.must("e")
+async def test_what_held_tasks_are_to_wait_for_is_no_way_around_that(house: House) -> None:
+    ada = (await house.token(Role.USER, "ada")).secret
+    await house.submit(token=ada, hold=True)
+    data = await save(house, token=ada)
+    met = Fault(tester="command:touch stolen", place=Place.MANAGER, policy="every 1m for 1h")
+
+    def forged(part: Part) -> Part:
+        if not isinstance(part, JobPart):
+            return part
+        postponed = (Postponed(met, part.row.ranges),)
+        return msgspec.structs.replace(part, row=msgspec.structs.replace(part.row, postponed=postponed))
+
+    refused = await restore(house, rewritten(data, forged, house.data), token=ada)
+    assert refused.status == 403, refused
+    assert "only an admin" in refused.problem.detail
+
+
+async def test_the_largest_environment_that_a_job_may_have_is_saved_and_restored(house: House) -> None:
+    worker = await house.worker()
+    rule = {"on": "exit:75", "tester": "command:./ok.sh", "at": "site", "policy": "every 1h for 2h"}
+    await house.submit(array="0-1", env={"BIG": "x" * (MAX_ENV_BYTES - 1000)}, block_on=[rule])
+    for _ in range(2):
+        await worker.report(await worker.offered(), code=75)
+    await house.ask("POST", "/v1/hold", json={"select": ["1.0"]})
+    assert (await restored(house, await save(house))).jobs == [(1, 2)]
+    assert (await house.task(2, 0)).resumes_in == "blocked"
+    assert (await house.task(2, 1)).state == "blocked"
 
 
 def rewritten(data: bytes, change: Callable[[Part], Part], directory: Path) -> bytes:

@@ -72,11 +72,20 @@ async def test_of_what_is_known_the_piece_that_was_found_is_told(
 ) -> None:
     sought = patterns_of(JobSpec(argv=("true",), block_on=(parse_rule("known"),)))
     said = "ssh: connect to host login.lab port 22: Connection refused"
-    source = f"import sys; print('x' * {before}, {said!r}, 'y' * 5000, file=sys.stderr); sys.exit(1)"
+    source = f"import sys; print('x' * {before}, {said!r}, 'y' * 3000, file=sys.stderr); sys.exit(1)"
     report = await run(runner, recorder, python(source, patterns=sought))
     assert report.matched == ("known",)
     assert report.said.startswith(said)
     assert len(report.said) <= MAX_SAID
+
+
+async def test_what_is_known_and_was_survived_is_not_told(runner: SpawnerPool, recorder: Recorder) -> None:
+    sought = patterns_of(JobSpec(argv=("true",), block_on=(parse_rule("known"),)))
+    source = (
+        "import sys; print('ssh: connect to host a port 22: no', 'y' * 5000, file=sys.stderr); sys.exit(1)"
+    )
+    report = await run(runner, recorder, python(source, patterns=sought))
+    assert (report.matched, report.said) == ((), "")
 
 
 async def test_nothing_is_looked_for_in_what_went_well(runner: SpawnerPool, recorder: Recorder) -> None:

@@ -5,8 +5,12 @@ import pytest
 
 from tercel.core.accounts import Settings
 from tercel.core.blocked import Condition
+from tercel.core.blocking import parse_rule
+from tercel.core.changes import Noted
 from tercel.core.conditions import Verdict
 from tercel.core.machine import Machine
+from tercel.core.model import BlockRule
+from tercel.core.reports import End, Report
 from tercel.core.throttles import Rate, Rates, Throttle
 
 from .transcript import Stage
@@ -304,21 +308,73 @@ def test_who_waits_for_a_worker_goes_when_it_comes() -> None:
     gpu = "block=start>worker:worker.gpus>=1@here;every_1h_for_2d"
     stage = played("worker w1 joins cpus=4", f"submit 1 tasks=0 {gpu}")
     assert blocked(stage) == [(0, 0)]
-    stage.play("wait 60s")
+    tests = condition(stage).row.tests
+    for number in range(5):
+        stage.play(f"worker plain{number} joins cpus=1")
+    assert condition(stage).row.tests == tests, "who is not the one is no test"
     stage.play("worker w2 joins cpus=1 gpus=1")
     assert not stage.machine.conditions
+    told = stage.play("worker w3 joins cpus=1 gpus=1")
+    assert not [line for line in told if "C1" in line], "nobody waits for it any more"
 
 
 # -- clocks ------------------------------------------------------------------------------------------------
 
 
-def test_a_clock_that_was_set_back_while_the_manager_was_down_makes_no_test_late() -> None:
+@pytest.mark.parametrize("last", ["C1 not cleared: refused", "pause C1"])
+def test_a_clock_that_was_set_back_while_the_manager_was_down_makes_no_test_late(last: str) -> None:
     stage = played(
-        "worker w1 joins cpus=4", f"submit 1 tasks=0 {LICENCE}", "w1 reports 1.0a exit 75", "wait 8s"
+        "wait 90000s",
+        "worker w1 joins cpus=4",
+        f"submit 1 tasks=0 {LICENCE}",
+        "w1 reports 1.0a exit 75",
+        "wait 10s",
+        last,
     )
-    left_s = condition(stage).row.next_test_at - stage.now
+    before = condition(stage).row
+    ran_s = stage.now - before.opened_at
     stage.now -= 3600.0
     stage.play("the manager restarts")
     row = condition(stage).row
-    assert row.next_test_at - stage.now <= left_s + 8
-    assert row.opened_at <= stage.now
+    assert row.next_test_at - stage.now <= 10.0
+    assert max(row.opened_at, row.arose_at, row.tested_at, row.paused_at) <= stage.now
+    assert stage.now - row.opened_at == pytest.approx(ran_s)
+    if row.paused:
+        stage.play("wait 1800s")
+        stage.play("resume C1")
+        assert stage.now - condition(stage).row.opened_at == pytest.approx(ran_s), "pauses do not count"
+
+
+# -- rules that are changed --------------------------------------------------------------------------------
+
+
+def _ruled(stage: Stage, *rules: str) -> None:
+    job = stage.machine.jobs[1]
+    stage.machine.revise(job, msgspec.structs.replace(job.row.spec, block_on=tuple(map(parse_rule, rules))))
+
+
+def test_what_waits_by_what_is_known_goes_when_that_is_no_rule_any_more() -> None:
+    stage = played("worker w1 joins cpus=1", "submit 1 tasks=0")
+    _ruled(stage, "known; every 10s for 1h", "exit:76 -> tcp:b:1 @site")
+    (flight,) = stage.machine.workers["w1"].flights.values()
+    report = Report(1, 0, flight.attempt, End.EXITED, 1, stage.now, 0.1, 0.0, 0)
+    met = BlockRule(on="known", tester="tcp:a:1", at="site")
+    stage.machine.on_reports("w1", [report], stage.now, {flight.attempt: met})
+    assert condition(stage).row.tester == "tcp:a:1"
+    _ruled(stage, "known; every 10s for 1h")
+    assert blocked(stage) == [(0, 0)], "another rule went"
+    _ruled(stage, "exit:76 -> tcp:b:1 @site")
+    assert not stage.machine.conditions
+
+
+def test_a_workers_own_fault_is_no_rules() -> None:
+    stage = played("worker w1 joins cpus=1 dir=/scratch", "submit 1 tasks=0")
+    _ruled(stage, "known")
+    (flight,) = stage.machine.workers["w1"].flights.values()
+    report = Report(1, 0, flight.attempt, End.REFUSED, 0, stage.now, 0.0, 0.0, 0, "full", errno="EAGAIN")
+    stage.machine.on_reports("w1", [report], stage.now)
+    assert condition(stage).row.own
+    notes = [change for change in stage.machine.changes if isinstance(change, Noted)]
+    assert notes[-1].note.startswith("launch at w1: EAGAIN; full")
+    _ruled(stage)
+    assert blocked(stage) == [(0, 0)]

@@ -3,7 +3,10 @@
 import msgspec
 import pytest
 
+from tercel.core.changes import JobRevised
 from tercel.core.conditions import RESUMES, Stage
+from tercel.core.intervals import IntervalSet
+from tercel.core.reports import End, Report
 from tercel.core.states import TaskEvent, TaskState, next_state
 
 from .test_blocked_edges import LICENCE, blocked, played
@@ -47,6 +50,60 @@ def test_one_that_meets_the_fault_while_it_is_held_is_blocked_when_it_is_release
     stage.play(WORKER)
     assert not offers(stage.play("release 1"))
     assert blocked(stage) == [(0, 0)]
+
+
+def test_what_was_wrong_at_a_worker_that_is_there_holds_up_its_tasks() -> None:
+    here = "block=exit:75>tcp:licence:1@worker;every_10s_for_1h"
+    stage = played(WORKER, f"submit 1 tasks=0 {here}", "w1 reports 1.0a exit 75", "hold 1")
+    assert not offers(stage.play("release 1"))
+    assert blocked(stage) == [(0, 0)]
+
+
+def test_a_held_job_that_asks_before_it_starts_asks_when_it_is_released() -> None:
+    night = "block=start>time:22:00-06:00@manager;every_1m_for_2d"
+    stage = played(WORKER, f"submit 1 tasks=0-1 {night}", "hold 1")
+    stage.machine.jobs[1].take_postponed(IntervalSet([(0, 1)]))  # as if it had been held before it asked
+    assert not offers(stage.play("release 1"))
+    assert blocked(stage) == [(0, 1)]
+
+
+def test_one_that_pauses_before_its_next_try_does_not_do_so_after_it_was_held() -> None:
+    stage = played(WORKER, "submit 1 tasks=0 retries=1 backoff=3600", "w1 reports 1.0a exit 1", "hold 1")
+    assert offers(stage.play("release 1"))
+
+
+def test_a_held_task_tells_in_which_state_it_goes_on() -> None:
+    stage = played(
+        WORKER,
+        f"submit 1 tasks=0-1 {LICENCE}",
+        "submit 2 tasks=0 after=ok:1",
+        "w1 reports 1.0a exit 75",
+        "hold 1",
+        "hold 2",
+    )
+    machine = stage.machine
+    assert machine.resumes_in(machine.jobs[1], 0) is TaskState.BLOCKED
+    assert machine.resumes_in(machine.jobs[1], 1) is None, "it is under way"
+    assert machine.resumes_in(machine.jobs[2], 0) is TaskState.WAITING
+    stage.play("submit 3 tasks=0")
+    stage.play("hold 1.1")
+    stage.play("w1 returns 1.1a")
+    assert machine.resumes_in(machine.jobs[1], 1) is TaskState.READY
+
+
+def test_thousands_that_block_while_they_are_held_are_kept_together() -> None:
+    stage = played("worker w1 joins cpus=400", f"submit 1 tasks=0-399 {LICENCE}", "hold 1")
+    machine = stage.machine
+    machine.take()
+    reports = [
+        Report(1, flight.task, flight.attempt, End.EXITED, 75, stage.now, 0.1, 0.0, 0)
+        for flight in machine.workers["w1"].flights.values()
+    ]
+    machine.on_reports("w1", reports, stage.now)
+    changes, _ = machine.take()
+    assert sum(isinstance(change, JobRevised) for change in changes) == 1
+    (postponed,) = machine.jobs[1].row.postponed
+    assert postponed.ranges == ((0, 399),)
 
 
 def test_what_was_wrong_at_a_worker_that_is_gone_holds_up_nobody() -> None:

@@ -10,13 +10,14 @@ from tercel.core.blocking import (
     hint,
     parse_rule,
     patterns_of,
+    rule_for,
     rule_text,
     trigger_of,
 )
 from tercel.core.errors import UsageError
-from tercel.core.model import JobSpec
+from tercel.core.model import BlockRule, JobSpec
 from tercel.core.reports import End, Report
-from tercel.core.symptoms import SYMPTOMS, known_tester, rule_from
+from tercel.core.symptoms import SYMPTOMS, is_near, known_tester, rule_from
 from tercel.testers.registry import Testers
 
 SAID = [
@@ -28,6 +29,7 @@ SAID = [
     ("ada@login.lab: Permission denied (publickey,password).", "ssh-auth:ada@login.lab"),
     ("ssh: Could not resolve hostname login.lab: Name or service not known", "dns:login.lab"),
     ("curl: (6) Could not resolve host: store.lab", "dns:store.lab"),
+    ("curl: (6) Could not resolve host: my_store", "dns:my_store"),
     ("wget: unable to resolve host address ‘store.lab’", "dns:store.lab"),
     (
         "curl: (7) Failed to connect to store.lab port 443 after 2 ms: Couldn't connect to server",
@@ -35,10 +37,12 @@ SAID = [
     ),
     (
         "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://store.lab:8443/a/b?c=1",
-        "https://store.lab:8443/",
+        "tcp:store.lab:8443",
     ),
+    ("urllib.error.HTTPError: HTTP Error 502: Bad Gateway <http://store.lab/a>", "tcp:store.lab:80"),
     (
-        "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='store.lab', port=443): Max retries exceeded with url: /",
+        "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='store.lab', port=443): Max retries exceeded with url: / "
+        "(Caused by NewConnectionError('<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish a new connection'))",
         "tcp:store.lab:443",
     ),
     (
@@ -47,9 +51,10 @@ SAID = [
     ),
     ("sqlite3.OperationalError: database is locked", "command:./is-unlocked.sh"),
     ("cp: error writing '/scratch/ada/x.dat': No space left on device", "disk:/scratch/ada>=1G"),
+    ("OSError: [Errno 28] No space left on device: '/scratch/ada/x.dat'", "disk:/scratch/ada>=1G"),
     ("OSError: [Errno 28] No space left on device", "disk:/tmp>=1G"),
     ("cp: failed to close 'x': Disk quota exceeded", "command:./quota-ok.sh"),
-    ("ls: cannot access '/data/run7': Stale file handle", "dir:/data/run7"),
+    ("ls: cannot access '/data/run7': Stale file handle", "file:/data/run7"),
     (
         "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
         "command:sinfo",
@@ -100,6 +105,54 @@ def test_a_job_that_blocks_on_what_is_known_waits_for_the_same(said: str, tester
         assert tester.startswith(("command:./", "disk:/tmp")), "nobody knows how to test it"
     else:
         assert known_tester(text[at:].decode()) == tester
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'connection to server at "db.lab", port 5432 failed: FATAL:  password authentication failed for user "ada"',
+        'connection to server at "db.lab", port 5432 failed: FATAL:  database "x" does not exist',
+        "HTTPSConnectionPool(host='a.lab', port=443): Max retries exceeded with url: / (Caused by SSLError(1))",
+        "slurm_load_jobs error: Invalid job id specified",
+        "License path:  27000@licence.lab:\nFLEXnet Licensing error:-5,357.  No such feature exists",
+        "/tmp/job.sh: line 3: echo: write error: No space left on device",
+        "[pid 1502] GET https://store.lab/a",
+        "100429 rows from https://store.lab/a",
+        "line 503 while parsing https://store.lab/a",
+    ],
+)
+def test_what_is_the_tasks_own_doing_is_not_known(said: str) -> None:
+    text = said.encode()
+    for _, _, pattern in patterns_of(JobSpec(argv=("true",), block_on=(parse_rule("known"),))):
+        assert compiled(pattern).search(text, 0, len(text)) is None, pattern
+
+
+@pytest.mark.parametrize(
+    ("end", "blocks"), [(End.EXITED, True), (End.SIGNALLED, True), (End.TIMED_OUT, False)]
+)
+def test_what_is_known_counts_where_the_task_ended_by_itself(end: End, blocks: bool) -> None:
+    spec = JobSpec(argv=("true",), block_on=(parse_rule("known; every 2m for 12h"),))
+    known = BlockRule(on="known", tester="tcp:store.lab:80", at="site")
+    rule = rule_for(spec, report(end, 1), known)
+    assert (rule is not None) is blocks
+    if rule is not None:
+        assert (rule.tester, rule.policy) == ("tcp:store.lab:80", "every 2m for 12h")
+
+
+@pytest.mark.parametrize(
+    ("tester", "near"),
+    [
+        ("tcp:localhost:80", True),
+        ("tcp:127.0.0.1:80", True),
+        ("database:postgresql://localhost:5432/", True),
+        ("ssh-auth:ada@localhost", True),
+        ("tcp:localhost-2.lab:80", False),
+        ("tcp:store.lab:80", False),
+        ("tcp:10.127.0.1:80", False),
+    ],
+)
+def test_what_is_on_every_machine_is_tested_where_it_was_missed(tester: str, near: bool) -> None:
+    assert is_near(tester) is near
 
 
 def test_a_piece_of_output_that_only_contains_what_is_known_is_not_what_was_found() -> None:

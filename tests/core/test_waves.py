@@ -17,6 +17,8 @@ from tercel.core.presence import WorkerInfo
 from tercel.core.reports import End, Report
 from tercel.core.states import TaskState
 
+from .transcript import Stage
+
 RULE = BlockRule(on="exit:75", tester="tcp:licence:1", at="site", policy="every 10s for 2d")
 
 
@@ -134,3 +136,24 @@ def test_a_service_that_comes_and_goes_costs_few_attempts() -> None:
     ours, tens = both(10**9, lambda now: now % 60 > 40, tasks=2000, slots=100, lasts_s=3.0)
     assert ours.took_s < 1.02 * tens.took_s
     assert ours.turned_away < tens.turned_away
+
+
+def test_one_that_always_comes_back_keeps_no_other_from_going_on() -> None:
+    """Its fault is its own, and looks like that of the others: the tester says that all is well."""
+    stage = Stage()
+    stage.play("worker w1 joins cpus=12")
+    stage.play("submit 1 tasks=0-11 block=exit:75>tcp:licence:1;every_1s_for_1h")
+    for task in range(12):
+        stage.play(f"w1 reports 1.{task}a exit 75")
+    for _ in range(200):
+        for worker in stage.machine.workers.values():
+            for flight in list(worker.flights.values()):
+                code = 75 if flight.task == 0 else 0
+                report = Report(1, flight.task, flight.attempt, End.EXITED, code, stage.now, 0.1, 0.0, 0)
+                stage.machine.on_reports("w1", [report], stage.now)
+        for number in list(stage.machine._probes):
+            stage.machine.on_tested(number, Verdict(True), stage.now)
+        stage.now += 1.0
+        stage.machine.tick(stage.now)
+        stage.machine.round()
+    assert stage.machine.jobs[1].finished.ranges() == [(1, 11)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tercel.core.errors import UsageError
-from tercel.core.model import Keep
+from tercel.core.model import BlockRule, Keep
 from tercel.sdk.decorator import Task, task
 from tercel.sdk.files import Draft, read_file
 from tercel.sdk.files.options import read_options
@@ -125,6 +125,7 @@ def test_calls_of_functions_say_it_among_their_resources() -> None:
     chosen = with_resources(
         chosen, {"resources": {"slots": 1}, "sandbox": "keep", "cleanup_limit": "2h", "disk": 5}
     )
+    chosen = with_resources(chosen, {"block_on": "known"})
     assert chosen.fields() == {
         "gpus": 1,
         "resources": {"licence.matlab": 2, "slots": 1},
@@ -132,6 +133,7 @@ def test_calls_of_functions_say_it_among_their_resources() -> None:
         "sandbox": Keep.KEEP,
         "cleanup_limit_s": 7200.0,
         "disk_bytes": 5,
+        "block_on": (BlockRule(on="known"),),
     }
     assert hash(chosen) == hash(with_resources(chosen, {}))  # calls that ask for the same share a job
 

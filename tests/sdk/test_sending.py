@@ -1,6 +1,7 @@
 """What goes to the manager, through what passes."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import cast
 
@@ -8,7 +9,7 @@ import pytest
 
 from tercel.core.errors import UsageError
 from tercel.sdk.client import AsyncClient
-from tercel.sdk.sending import Sender
+from tercel.sdk.sending import UPLOADED_S, Sender
 
 
 class Client:
@@ -65,3 +66,21 @@ def test_a_value_that_was_refused_may_be_sent_again() -> None:
         return client.uploads
 
     assert asyncio.run(main()) == 2
+
+
+def test_a_value_that_was_sent_long_ago_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manager may have forgotten it, if no job refers to it any more."""
+    client = Client(lambda: None)
+    sending = sender(client)
+
+    async def upload() -> None:
+        await sending.upload("b1", b"x")
+
+    asyncio.run(upload())
+    asyncio.run(upload())
+    assert client.uploads == 1
+    real = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: real() + UPLOADED_S)
+    assert not sending.has("b1")
+    asyncio.run(upload())
+    assert client.uploads == 2

@@ -51,5 +51,5 @@ class _Judges(LateTesters):
             self._screen.note(
                 f"{kind[:40]!r} is no tester of Tercel's own: whether it works, the manager says"
             )
-            return text, Place.SITE
+            return text, Place.SITE  # where does not matter: nothing is tested
         return await super().judge(text)

@@ -82,7 +82,7 @@ class LogOptions(NamedTuple):
             cause = first_cause(error)
             trace = None if isinstance(cause, TercelError) else (type(cause), cause, cause.__traceback__)
             text = str(cause) or type(cause).__name__
-            book.handle(
+            book.handle(  # to the file alone: the command says it on stderr
                 logging.LogRecord("tercel", logging.ERROR, "", 0, "it ends: %s", (text,), trace, None)
             )
             book.flush()

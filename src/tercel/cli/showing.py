@@ -16,7 +16,7 @@ WIDTH = 60
 
 
 async def show_drafts(screen: Screen, drafts: Sequence[Draft]) -> None:
-    """Raises UsageError if a manager would."""
+    """Raises UsageError for a tester that no manager would take."""
     if any(draft.submission.block_on for draft in drafts):
         judge: Callable[[Screen, Sequence[Draft]], Awaitable[None]]
         judge = late("tercel.cli.judging", "judge_testers")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryFile
 from typing import IO, BinaryIO, Self
 
 from tercel.cli.lazy import late
@@ -73,9 +73,10 @@ def _whole(text: str, stack: ExitStack) -> Path:
     if text != "-" and path.is_file():
         _check_begun(text, piped.read(1))
         return path
-    copy = stack.enter_context(NamedTemporaryFile(prefix="tercel-", suffix=".snapshot"))  # noqa: SIM115
+    # It has no name in any directory: nothing is left of it, however this process ends.
+    copy = stack.enter_context(TemporaryFile(prefix="tercel-"))  # noqa: SIM115
     _copy(piped, copy, "stdin" if text == "-" else text)
-    return Path(copy.name)
+    return Path(f"/dev/fd/{copy.fileno()}")
 
 
 def _copy(piped: BinaryIO, copy: IO[bytes], name: str) -> None:

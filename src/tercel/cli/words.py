@@ -21,7 +21,7 @@ def short(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def middle(text: str, width: int) -> str:
+def ends(text: str, width: int) -> str:
     """Its beginning and its end: of testers, addresses and paths both tell something."""
     text = plain(text)
     if len(text) <= width:

@@ -5,15 +5,15 @@ They are in the store already. What they need is known here, or pinned, or adopt
 
 import msgspec
 
-from tercel.core.blocked import Condition
+from tercel.core.blocked import Condition, not_ahead
 from tercel.core.changes import ConditionSet, LiveJob, TasksBlocked
+from tercel.core.clocks import Clocks
 from tercel.core.conditions import ConditionRow, Place
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
-from tercel.core.recovery import Recovery
 
 
-class Adopting(Recovery):
+class Adopting(Clocks):
     def take_attempts(self, count: int) -> int:
         """The first of so many attempt ids that nothing else will ever have."""
         first = self._next_attempt
@@ -32,6 +32,7 @@ class Adopting(Recovery):
         Tasks that join must follow, or it stays for nobody. What it was before is closed by `drop_condition`, when nobody
         waits for that any more: a manager that is killed meanwhile finds both.
         """
+        row = not_ahead(row, now)
         known = self._known.get(row.key)
         if known is not None and known.id in self.conditions:
             return known

@@ -16,7 +16,7 @@ from tercel.core.accounts import Settings
 from tercel.core.blocking import start_fault
 from tercel.core.books import Books
 from tercel.core.changes import ConditionSet, Loaded, Noted, TasksBlocked, TasksUnblocked
-from tercel.core.conditions import ConditionRow, Fault, Place
+from tercel.core.conditions import ConditionRow, Fault, Key, Place
 from tercel.core.effects import Progressed
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
@@ -34,6 +34,7 @@ class Condition:
         "count",
         "flows",
         "jobs",
+        "last",
         "out",
         "policy",
         "probe",
@@ -52,6 +53,8 @@ class Condition:
         """Those with tasks that wait for it: see `Job.blocks`. In the order in which they have their turns."""
         self.count = 0
         """Of those tasks."""
+        self.last: dict[int, int] = {}
+        """By job: the task that went last. The next is the one behind it, or one that always comes back would keep all others."""
         self.out: dict[int, Job] = {}
         """Those with tasks that it has let go and that have not ended: see `Job.out`."""
         self.probe = 0
@@ -73,13 +76,29 @@ class Condition:
     def id(self) -> int:
         return self.row.id
 
+    def next_of(self, job: Job, count: int) -> IntervalSet:
+        """So many of a job's tasks, in turn."""
+        waiting = job.blocks[self]
+        last = self.last.get(job.id, -1)
+        behind = waiting.intersection(IntervalSet([(last + 1, max(last + 1, waiting.last()))]))
+        tasks = IntervalSet(behind.take_first(count))
+        if len(tasks) < count:  # and from the beginning again
+            rest = waiting.copy()
+            rest.difference_update(tasks)
+            first = IntervalSet(rest.take_first(count - len(tasks)))
+            self.last[job.id] = first.last() if first else tasks.last()
+            tasks.update(first)
+        else:
+            self.last[job.id] = tasks.last()
+        return tasks
+
 
 class Blocked(Books):
     def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
         super().__init__(settings, loaded, now)
         self.conditions: dict[int, Condition] = {}
         """Those that tasks wait for."""
-        self._known: dict[tuple[object, ...], Condition] = {}
+        self._known: dict[Key, Condition] = {}
         """By key: these, and those that were closed a moment ago."""
         self._at_worker: dict[str, dict[int, Condition]] = {}
         """Those that are tested at one worker, by that."""
@@ -89,7 +108,7 @@ class Blocked(Books):
         self._tests: list[tuple[float, int]] = []
         """When which condition is to be tested."""
         for row in loaded.conditions:
-            row = _not_ahead(row, now)
+            row = not_ahead(row, now)
             condition = self._known[row.key] = Condition(row)
             self._open(condition)
             if row.place is Place.WORKER:
@@ -143,16 +162,17 @@ class Blocked(Books):
             self._block_all(job, chosen, fault, now)
 
     def _block_all(self, job: Job, tasks: IntervalSet, fault: Fault, now: float) -> None:
-        """Ready tasks wait for what a fault names, which is tested at once: they have not been tried."""
-        if fault.place is Place.WORKER and self._expect(fault.where, now).given_up:
-            return  # what was wrong there need not hold them up elsewhere
+        """Ready tasks wait for what a fault names, which is tested at once: none of them has just met it."""
+        if fault.place is Place.WORKER:
+            worker = self.workers.get(fault.where)
+            if worker is None or worker.given_up:
+                return  # what was wrong there need not hold them up elsewhere
         condition = self._condition(job.row.owner, fault, now, at_once=True)
         if next_state(TaskState.READY, TaskEvent.BLOCK) is TaskState.BLOCKED:
             job.ready.difference_update(tasks)
             self._wait_for(condition, job, tasks, now)
-            self.changes.append(
-                Noted(job.id, tuple(tasks.ranges()), now, "blocked", "; ".join(fault.context))
-            )
+            told = "; ".join(fault.context) or f"again on {fault.tester}"
+            self.changes.append(Noted(job.id, tuple(tasks.ranges()), now, "blocked", told))
             self._tell_progress(job)
         self.settle(job)
 
@@ -189,9 +209,10 @@ class Blocked(Books):
         return known
 
     def _new_row(self, owner: str, fault: Fault, now: float) -> ConditionRow:
+        id = self._next_condition
         self._next_condition += 1
         return ConditionRow(
-            id=self._next_condition - 1,
+            id=id,
             owner=owner,
             tester=fault.tester,
             place=fault.place,
@@ -283,15 +304,19 @@ class Blocked(Books):
             self._none_out(condition, job)
 
 
-def _not_ahead(row: ConditionRow, now: float) -> ConditionRow:
-    """Of a manager whose clock was set back while it was down: as if that had been so all along."""
-    ahead_s = max(row.opened_at, row.tested_at) - now
-    if ahead_s <= 0:
-        return row
+def not_ahead(row: ConditionRow, now: float) -> ConditionRow:
+    """Of a manager whose clock was ahead of this one: as if it had been this one's."""
+    ahead_s = max(row.opened_at, row.tested_at, row.paused_at) - now
+    return row if ahead_s <= 0 else moved(row, -ahead_s)
+
+
+def moved(row: ConditionRow, by_s: float) -> ConditionRow:
+    """All its times, but those that are none."""
     return msgspec.structs.replace(
         row,
-        opened_at=row.opened_at - ahead_s,
-        arose_at=row.arose_at - ahead_s,
-        tested_at=max(0.0, row.tested_at - ahead_s),
-        next_test_at=row.next_test_at - ahead_s,
+        opened_at=row.opened_at + by_s,
+        arose_at=row.arose_at + by_s,
+        tested_at=row.tested_at and row.tested_at + by_s,
+        paused_at=row.paused_at and row.paused_at + by_s,
+        next_test_at=row.next_test_at + by_s,
     )

@@ -265,7 +265,7 @@ def rule_for(spec: JobSpec, report: Report, known: BlockRule | None = None) -> B
     for rule in spec.block_on:
         trigger = trigger_of(rule.on)
         if trigger.known:
-            if known is not None:
+            if known is not None and report.end in (End.EXITED, End.SIGNALLED):
                 return msgspec.structs.replace(known, on=rule.on, policy=rule.policy)
         elif rule.on in report.matched:
             return rule
@@ -308,7 +308,6 @@ def hint(report: Report, out: str = "", err: str = "") -> str:
     if report.end not in (End.EXITED, End.SIGNALLED) or not report.code:
         return ""
     word = "exit" if report.end is End.EXITED else "signal"
-    found = rule_from(out, err)
-    rule = found[0] if found is not None else BlockRule(on=f"{word}:{report.code}", tester="TESTER")
-    known = f"--block-on {KNOWN}, or " if found is not None and found[1].sure else ""
+    rule, symptom = rule_from(out, err) or (BlockRule(on=f"{word}:{report.code}", tester="TESTER"), None)
+    known = f"--block-on {KNOWN}, or " if symptom is not None and symptom.sure else ""
     return f"if this is not its fault: {known}--block-on {shlex.quote(rule_text(rule))}"

@@ -231,12 +231,12 @@ def _examiner(row: ConditionRow) -> str:
 
 
 def why_paused(job: Job) -> str:
-    testers = sorted({fault.tester for fault, _ in job.postponed.values()})
-    then = f", those that were blocked when {_either(testers)} has cleared" if testers else ""
+    were_blocked = {fault.tester for fault, tasks in job.postponed.values() if tasks.intersection(job.paused)}
+    then = f"; what was blocked waits for {_some(sorted(were_blocked))} again" if were_blocked else ""
     return f"is held: `tercel release {job.id}` lets it go on{then}"
 
 
-def _either(testers: list[str]) -> str:
+def _some(testers: list[str]) -> str:
     named = ", ".join(testers[:SHOWN_TESTERS])
     return named if len(testers) <= SHOWN_TESTERS else f"{named} or {len(testers) - SHOWN_TESTERS:,} more"
 

@@ -7,6 +7,8 @@ again, which is tested at once, and goes on in waves like all others. Without th
 releases them would send all of them into it.
 """
 
+from tercel.core.accounts import Settings
+from tercel.core.changes import Loaded
 from tercel.core.conditions import Fault, fault_of_condition
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
@@ -15,6 +17,11 @@ from tercel.core.waiting import Waiting, members_among, move
 
 
 class Holding(Waiting):
+    def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
+        super().__init__(settings, loaded, now)
+        self._postponing: dict[int, Job] = {}
+        """Jobs of which more is postponed than is kept."""
+
     def on_hold(self, job: Job, tasks: IntervalSet, now: float = 0.0, by: str = "") -> int:
         """Start nothing of these; what is under way goes on. Returns how many are held by this.
 
@@ -45,9 +52,8 @@ class Holding(Waiting):
 
     def resumes_in(self, job: Job, task: int) -> TaskState | None:
         """The state in which a task goes on that is blocked or held; None: it is neither."""
-        for condition, waiting in job.blocks.items():
-            if task in waiting:
-                return fault_of_condition(condition.row).resume
+        if task in job.blocked:
+            return next_state(TaskState.BLOCKED, TaskEvent.UNBLOCK)
         if task not in job.paused:
             return None
         if any(task in tasks for _, tasks in job.postponed.values()):
@@ -62,9 +68,14 @@ class Holding(Waiting):
                 job.postpone(fault_of_condition(condition.row), held)
 
     def _postpone_one(self, job: Job, task: int, fault: Fault) -> None:
-        """A task that was under way when it was held has met a fault."""
+        """A task that was under way when it was held has met a fault. Kept by `_keep_postponed`: thousands may come together."""
         job.postpone(fault, IntervalSet([(task, task)]))
-        self.revise(job, job.row.spec)
+        self._postponing[job.id] = job
+
+    def _keep_postponed(self) -> None:
+        for job in self._postponing.values():
+            self.revise(job, job.row.spec)
+        self._postponing.clear()
 
     def on_release(self, job: Job, tasks: IntervalSet, now: float, by: str = "") -> int:
         """Returns how many of them were held."""

@@ -72,6 +72,10 @@ class IntervalSet:
         """The smallest member. The set must not be empty."""
         return self._first[self._head]
 
+    def last(self) -> int:
+        """The largest member. The set must not be empty."""
+        return self._last[-1]
+
     def add(self, number: int) -> None:
         self.add_range(number, number)
 

@@ -337,7 +337,8 @@ class Job:
             self.outgrown.pop(task, None)
 
     def postpone(self, fault: Fault, tasks: IntervalSet) -> None:
-        self.postponed.setdefault(fault.key(""), (fault, IntervalSet()))[1].update(tasks)
+        """When they are released."""
+        self.postponed.setdefault(fault.key(self.row.owner), (fault, IntervalSet()))[1].update(tasks)
 
     def take_postponed(self, tasks: IntervalSet) -> list[tuple[Fault, IntervalSet]]:
         """These are not held any more. Returns which of them were blocked, and on what."""

@@ -121,7 +121,7 @@ class Machine(Judging):
     def on_reports(
         self, id: str, reports: Sequence[Report], now: float, known: Mapping[int, BlockRule] = NOTHING_KNOWN
     ) -> None:
-        """`known`: by attempt, what must be there again by what it printed, of those whose jobs look for that."""
+        """`known`: by attempt, what must be there again by what it printed. Whether its job minds that, its rules say."""
         self._advance(now)
         worker = self.workers[id]
         news: dict[int, Progressed] = {}
@@ -140,6 +140,7 @@ class Machine(Judging):
                 ended.ended.append(flight.task)
                 if report.out is not None or report.err is not None:
                     ended.spoke.append(flight.task)
+        self._keep_postponed()
         self.effects.append(Acknowledged(id, [report.attempt for report in reports]))
         for id_, told in news.items():
             self._book_successes(worker, touched[id_], told.ended, now)

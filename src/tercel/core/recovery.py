@@ -185,8 +185,9 @@ class Recovery(Waves):
         self._ask_others(id, now)
         self._ask_now(now)
         self._relieve(self.workers[id], now)
-        for condition in self._for_workers.values():  # it may be the one
-            self._test_at(condition, now)
+        for condition in list(self._for_workers.values()):
+            if verdict_here(self, condition.row, now).cleared:  # it is the one; else that was no test
+                self._test_at(condition, now)
         return number
 
     def _ask_now(self, now: float) -> None:
@@ -283,20 +284,23 @@ class Recovery(Waves):
         if spec.block_on == before:
             super().revise(job, spec, now, by)
             return
+
+        def is_gone(fault: Fault) -> bool:
+            return _is_by(fault, before) and not _is_by(fault, spec.block_on)
+
         for key, (fault, _) in list(job.postponed.items()):
-            if _is_by(fault, before) and not _is_by(fault, spec.block_on):
+            if is_gone(fault):
                 del job.postponed[key]
-        super().revise(job, spec, now, by)
+        super().revise(job, spec, now, by)  # which keeps what is left of these
         for condition in list(job.blocks):
-            fault = fault_of_condition(condition.row)
-            if _is_by(fault, before) and not _is_by(fault, spec.block_on):
+            if is_gone(fault_of_condition(condition.row)):
                 self._release_job(condition, job, "the job's rules were changed", now)
         self._gate(job, job.ready, now)
 
 
 def _is_by(fault: Fault, rules: Iterable[BlockRule]) -> bool:
-    """Whether one of the rules may have made it so."""
-    for rule in rules:
+    """Whether one of the rules may have made it so. What a worker could not do is no rule's."""
+    for rule in () if fault.own else rules:
         if trigger_of(rule.on).known:
             if policy_of(msgspec.structs.replace(rule, tester=fault.tester)) == fault.policy:
                 return True

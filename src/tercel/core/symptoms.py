@@ -14,8 +14,9 @@ from tercel.core.model import BlockRule
 SEARCHED_MOST = 4000
 """Characters of a stream: the last ones."""
 
-_HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)"
+_HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?)"
 _PORT = r"(?P<port>[0-9]{1,5})"
+_NEAR = re.compile(r"[:/@](?:localhost(?:[:/]|$)|127\.)")
 _PATH = r"(?P<path>/[^\s:'\"]{1,500})"
 
 
@@ -44,7 +45,11 @@ SYMPTOMS = (
     ),
     Symptom(rf"ssh: Could not resolve hostname {_HOST}: ", "Could not resolve hostname {host}", "dns:{host}"),
     # names
-    Symptom(rf"curl: \(6\) Could not resolve host: {_HOST}", "Could not resolve host: {host}", "dns:{host}"),
+    Symptom(
+        rf"curl: \(6\) Could not resolve host: {_HOST}(?:\s|$)",
+        "Could not resolve host: {host}",
+        "dns:{host}",
+    ),
     Symptom(
         rf"unable to resolve host address .{_HOST}\W", "unable to resolve host address .{host}", "dns:{host}"
     ),
@@ -55,18 +60,21 @@ SYMPTOMS = (
         "tcp:{host}:{port}",
     ),
     Symptom(
-        rf"(?P<code>429|50[234])\b[^\n]{{0,200}}?(?P<url>https?://{_HOST}(?::[0-9]{{1,5}})?)(?:[/\s'\"]|$)",
+        r"(?:HTTPError: |HTTP Error |HTTP/[0-9.]{1,3} |status(?: code)?:? )(?P<code>429|50[234])\b[^\n]{0,200}?"
+        rf"(?P<scheme>https?)://{_HOST}(?::{_PORT})?(?:[/\s'\"]|$)",
         "{code}.*{host}",
-        "{url}/",
+        "tcp:{host}:{port}",
     ),
     Symptom(
-        rf"HTTPS?ConnectionPool\(host='{_HOST}', port={_PORT}\): Max retries exceeded",
+        rf"HTTPS?ConnectionPool\(host='{_HOST}', port={_PORT}\): (?:Read timed out|Max retries exceeded[^\n]{{0,300}}?"
+        r"Caused by (?:NewConnection|ConnectTimeout|ReadTimeout|NameResolution|Protocol|Response)Error)",
         "ConnectionPool.host=.{host}., port={port}",
         "tcp:{host}:{port}",
     ),
     # databases
     Symptom(
-        rf'connection to server at "{_HOST}"[^\n]{{0,80}}, port {_PORT} failed',
+        rf'connection to server at "{_HOST}"[^\n]{{0,80}}, port {_PORT} failed: (?:Connection|timeout|No route|'
+        r"server closed|FATAL:\s+(?:the database system is|sorry, too many|remaining connection))",
         "connection to server at .{host}",
         "database:postgresql://{host}:{port}/",
     ),
@@ -77,21 +85,19 @@ SYMPTOMS = (
         sure=False,
     ),
     # file systems
-    Symptom(
-        rf"{_PATH}['\"]?:? [^\n]{{0,40}}No space left on device",
-        "No space left on device",
-        "disk:{folder}>=1G",
-    ),
+    Symptom(rf"{_PATH}['\"]?: No space left on device", "No space left on device", "disk:{folder}>=1G"),
+    Symptom(rf"No space left on device: ['\"]{_PATH}", "No space left on device", "disk:{folder}>=1G"),
     Symptom(r"No space left on device", "No space left on device", "disk:/tmp>=1G", sure=False),
     Symptom(r"Disk quota exceeded", "Disk quota exceeded", "command:./quota-ok.sh", sure=False),
     Symptom(
         rf"{_PATH}['\"]?:? (?:Stale file handle|Transport endpoint is not connected)",
         "Stale file handle|Transport endpoint is not connected",
-        "dir:{path}",
+        "file:{path}",
     ),
     # batch systems
     Symptom(
-        r"Unable to contact slurm controller|slurm_load_\w+ error|Batch job submission failed: (?:Socket|Zero)",
+        r"Unable to contact slurm controller|Batch job submission failed: (?:Socket|Zero|Unable to contact)"
+        r"|slurm_load_\w+ error: (?:Socket|Zero|Unable to contact)",
         "slurm controller|slurm_load_|Batch job submission failed",
         "command:sinfo",
     ),
@@ -111,7 +117,9 @@ SYMPTOMS = (
     ),
     # licences
     Symptom(
-        rf"License path:[^\n]{{0,200}}?{_PORT}@{_HOST}",
+        # -15, -96, -97: no such server answers. Others answer that there is no such licence, or none left.
+        rf"License path:[^\n]{{0,200}}?{_PORT}@{_HOST}[^\n]{{0,200}}\n(?:[^\n]{{0,200}}\n){{0,3}}?"
+        r"[^\n]{0,40}icensing error: ?-(?:15|96|97)\b",
         "License path:",
         "tcp:{host}:{port}",
     ),
@@ -131,6 +139,11 @@ def known_tester(said: str) -> str | None:
     return None
 
 
+def is_near(tester: str) -> bool:
+    """Whether it means another thing on each machine."""
+    return _NEAR.search(tester) is not None
+
+
 def rule_from(out: str, err: str) -> tuple[BlockRule, Symptom] | None:
     """The rule that would have waited for what these outputs speak of, if they speak of anything that is known."""
     for stream, text in (("stderr", err), ("stdout", out)):
@@ -144,6 +157,8 @@ def rule_from(out: str, err: str) -> tuple[BlockRule, Symptom] | None:
 
 def _values(found: re.Match[str]) -> dict[str, str]:
     values = {name: value for name, value in found.groupdict().items() if value is not None}
+    if "scheme" in values:
+        values.setdefault("port", "443" if values["scheme"] == "https" else "80")
     if "path" in values:
         values["folder"] = posixpath.dirname(values["path"])
     return values

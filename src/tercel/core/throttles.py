@@ -102,6 +102,11 @@ class Throttle(Generic[KeyT]):
                 granted.append((at, last - count))
             count -= min(count, last)
 
+    def move(self, by_s: float) -> None:
+        """The clock was set."""
+        for key, granted in self._granted.items():
+            self._granted[key] = deque((at + by_s, count) for at, count in granted)
+
     def next_slot(self, key: KeyT, now: float) -> float:
         """When there is room for one more: now, or when the oldest leaves the window."""
         if self.room(key, now) > 0:
@@ -143,6 +148,12 @@ class StartThrottle:
         if self.active:
             self._starts.take(None, count, now)
             self._launches.take(node, count, now)
+
+    def move(self, by_s: float) -> None:
+        self._starts.move(by_s)
+        self._launches.move(by_s)
+        if self.next_at is not None:
+            self.next_at += by_s
 
     def give_back(self, node: str, count: int) -> None:
         if self.active:

@@ -113,7 +113,7 @@ class Waves(Undoing):
         while released < count and condition.jobs:
             id, job = next(iter(condition.jobs.items()))
             share = max(1, (count - released) // len(condition.jobs))
-            tasks = IntervalSet(job.blocks[condition].copy().take_first(share))
+            tasks = condition.next_of(job, share)
             released += len(tasks)
             self._unwait(condition, job, tasks)
             if id in condition.jobs:  # to the end of the line

@@ -17,7 +17,7 @@ from tercel.core.conditions import Place
 from tercel.core.errors import Forbidden, UsageError
 from tercel.core.model import BlockRule, Role
 from tercel.core.reports import Report
-from tercel.core.symptoms import known_tester
+from tercel.core.symptoms import is_near, known_tester, rule_from
 from tercel.manager.access import Identity
 from tercel.manager.probing import Examiners
 
@@ -76,11 +76,21 @@ async def known(examiners: Examiners, reports: list[Report]) -> dict[int, BlockR
     """
     found = {}
     for report in reports:
-        if report.said and (tester := known_tester(report.said)) is not None:
+        if not report.said and KNOWN not in report.matched:
+            continue
+        if (tester := known_tester(report.said) or _known_of_old(report)) is not None:
             with suppress(UsageError):  # no such host or port can be: then nothing is known of it
                 text, place = await examiners.judge(tester)
-                found[report.attempt] = BlockRule(on=KNOWN, tester=text, at=place)
+                at = Place.WORKER if is_near(text) else place
+                found[report.attempt] = BlockRule(on=KNOWN, tester=text, at=at)
     return found
+
+
+def _known_of_old(report: Report) -> str | None:
+    """Of a worker that finds what is known, and is too old to tell what it was."""
+    out, err = ((of.inline.decode(errors="replace") if of else "") for of in (report.out, report.err))
+    found = None if report.said else rule_from(out, err)
+    return found[0].tester if found is not None and found[1].sure else None
 
 
 def _place(rule: BlockRule, usual: Place) -> str:

@@ -8,6 +8,7 @@ do uploaded values that no job has referred to for a day.
 import asyncio
 import contextlib
 import logging
+from functools import partial
 
 from tercel.core.errors import PassingFault, UsageError
 from tercel.manager.access import Identity
@@ -27,6 +28,7 @@ UNNAMED_S = 86_400.0
 """So long an uploaded value stays that no job refers to."""
 VALUES_AT_ONCE = 1000
 EVERY_S = 6 * 3600.0
+"""What nobody asks to be removed is looked for so often."""
 QUIET_S = 10.0
 """After the start, before what was left by an earlier manager is removed: others wait for the disk then."""
 
@@ -87,7 +89,8 @@ async def _sweep(manager: Manager, before: float) -> Slice:
     while gone.more:
         now = manager.clock()
         gone += await manager.on_disk(
-            lambda now=now: manager.store.clean(  # type: ignore[misc]
+            partial(
+                manager.store.clean,
                 before=before,
                 keep_values=manager.uploads.named_lately(now),
                 unnamed_before=now - UNNAMED_S,
@@ -101,7 +104,7 @@ async def _put_unnamed(manager: Manager) -> None:
     keys = await asyncio.to_thread(manager.store.unnamed_values)
     for first in range(0, len(keys), VALUES_AT_ONCE):
         some, now = keys[first : first + VALUES_AT_ONCE], manager.clock()
-        await manager.on_disk(lambda some=some, now=now: manager.store.put_unnamed(some, now))  # type: ignore[misc]
+        await manager.on_disk(partial(manager.store.put_unnamed, some, now))
 
 
 async def _keep_safe(manager: Manager, who: Identity, before: float) -> str:

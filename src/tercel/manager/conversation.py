@@ -193,8 +193,8 @@ class Conversation:
                         machine.workers[self.worker].note = "reported numbers that cannot be"
                     known = await blocking.known(manager.examiners, reports)
                     machine.on_reports(self.worker, reports, now, known)
-                    if not machine.workers[self.worker].flights:
-                        manager.ran_out()
+                    if reports and not machine.workers[self.worker].flights:
+                        manager.ran_out(self.worker)
                 case Started(attempts):
                     machine.on_started(self.worker, attempts, now)
                 case Presence(state, capacity, facts):

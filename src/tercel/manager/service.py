@@ -36,7 +36,7 @@ from tercel.core.effects import (
 from tercel.core.errors import PassingFault
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow
-from tercel.manager.clock import SteadyClock
+from tercel.manager.clock import WatchedClock
 from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub
 from tercel.manager.inputs import inputs_of, restored
@@ -85,11 +85,13 @@ class Manager:
     ) -> None:
         self.options = options
         self.store = store
-        self.clock = SteadyClock() if clock is None else clock
+        self.clock = WatchedClock() if clock is None else clock
         self.started_at = self.clock()
         self.machine = Machine(
             Settings(grace_s=options.grace_s, rates=options.rates), loaded, self.started_at
         )
+        if isinstance(self.clock, WatchedClock):
+            self.clock.on_set = self._clock_set
         for job in list(self.machine.jobs.values()):
             self.machine.set_inputs(job, restored(job, store))
         self.hub = Hub()
@@ -111,7 +113,7 @@ class Manager:
         self._awake = asyncio.Event()
         self._urgent = asyncio.Event()
         """Somebody waits for what is not durable yet."""
-        self._idle = 0
+        self._idle: set[str] = set()
         """Workers that have run out of work since the last commit."""
         self._fault: PassingFault | None = None
         """What keeps changes from being saved."""
@@ -131,10 +133,14 @@ class Manager:
         """Something moved the machine."""
         self._awake.set()
 
-    def ran_out(self) -> None:
-        """A worker has nothing left to do: there is more for it when what it did is durable."""
-        self._idle += 1
-        if IDLE_PART * self._idle >= self.telling.count:
+    def _clock_set(self, by_s: float) -> None:
+        self.machine.on_clock_set(by_s)
+        self.wake()
+
+    def ran_out(self, worker: str) -> None:
+        """It has nothing left to do: there is more for it when what it did is durable."""
+        self._idle.add(worker)
+        if IDLE_PART * len(self._idle) >= self.telling.count:
             self._urgent.set()
 
     def take_job_id(self) -> int:
@@ -264,7 +270,7 @@ class Manager:
         self._undone += effects
         arrivals, self._arrivals = self._arrivals, []
         self._urgent.clear()
-        self._idle = 0
+        self._idle.clear()
         batch: list[Change] = [*(job for arrival in arrivals for job in arrival.added), *self._unsaved]
         if batch:
             self._written += 1

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -79,7 +80,7 @@ async def keep(manager: "Manager", key: str, content: AsyncIterator[bytes]) -> b
             async for _ in content:
                 pass  # read to its end, so that the connection can go on
             # It may be about to go since no job refers to it: after a restart nobody knows who was told that it is there.
-            await manager.on_disk(lambda: manager.store.put_unnamed([key], manager.clock()))
+            await manager.on_disk(partial(manager.store.put_unnamed, [key], manager.clock()))
             return True
         await _keep(manager, key, content)
         return False

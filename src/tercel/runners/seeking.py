@@ -44,6 +44,7 @@ TURN_S = 0.5
 _SEGMENTS_MOST = SEARCHED_MOST_BYTES // SEGMENT_BYTES + 1
 _FAILED = frozenset({End.EXITED, End.SIGNALLED, End.TIMED_OUT, End.EXCEEDED})
 NOWHERE = -1
+LAST_WORDS_BYTES = 4000
 SAID_BYTES = 1000
 """Of an output, from what was found on: what must be there again is in it."""
 NOT_ALL = "its output was not searched to the end for what its job looks for: that takes too long"
@@ -141,13 +142,16 @@ class Seeking:
         for on, stream, pattern in _compiled(sought):
             if not texts.get(stream) or on in matched:
                 continue
-            at = self._search(pattern, texts[stream], stop_at)
+            text = texts[stream]
+            if on == KNOWN:  # what was printed long before its end was survived
+                text = text[-LAST_WORDS_BYTES:]
+            at = self._search(pattern, text, stop_at)
             if at is None:
                 note = f"{report.note}; {NOT_ALL}" if report.note else NOT_ALL
             elif at != NOWHERE:
                 matched.add(on)
                 if on == KNOWN:
-                    said = texts[stream][at : at + SAID_BYTES].decode(errors="replace")
+                    said = text[at : at + SAID_BYTES].decode(errors="replace")
         return msgspec.structs.replace(report, matched=tuple(sorted(matched)), note=note, said=said)
 
     def _search(self, pattern: Searches, text: bytes, stop_at: float) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tercel.core.errors import UsageError
-from tercel.core.model import DEFAULT_PRIORITY, Keep
+from tercel.core.model import DEFAULT_PRIORITY, BlockRule, Keep
 from tercel.sdk.asks import NAMES, asked_fields
 
 
@@ -36,6 +36,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     cleanup: str = ""
     cleanup_limit_s: float = 600.0
     warn_signal: str = ""
+    block_on: tuple[BlockRule, ...] = ()
 
     def fields(self) -> dict[str, Any]:
         """Those that are not as by default: an older manager may not know them all."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -12,6 +14,8 @@ from tercel.wire.api import Stored, Submission, Submitted
 log = logging.getLogger("tercel.sdk")
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 5.0
+UPLOADED_S = 6 * 3600.0
+"""So long it is taken for granted that the manager still has what was uploaded."""
 
 R = TypeVar("R")
 
@@ -23,19 +27,20 @@ class Sender:
         self.fault: BaseException | None = None
         """Why trying again is of no use."""
         self._client = client
-        self._uploaded: dict[str, None] = {}
+        self._uploaded: dict[str, float] = {}
+        """When: a manager forgets values that no job refers to, after a day."""
         self._uploading: dict[str, asyncio.Task[Stored]] = {}
 
     def has(self, key: str) -> bool:
         """Whether the manager has this value by now; may be asked in any thread."""
-        return key in self._uploaded
+        return time.monotonic() < self._uploaded.get(key, -math.inf) + UPLOADED_S
 
     async def submit(self, submission: Submission) -> Submitted:
         return await self._insist(lambda: self._client.submit(submission))
 
     async def upload(self, key: str, data: bytes) -> None:
         """Once, however many batches need it."""
-        if key in self._uploaded:
+        if self.has(key):
             return
         under_way = self._uploading.get(key)
         if under_way is None:
@@ -48,7 +53,7 @@ class Sender:
         """In one step: between two, another batch could find it neither under way nor there."""
         del self._uploading[key]
         if not done.cancelled() and done.exception() is None:
-            self._uploaded[key] = None
+            self._uploaded[key] = time.monotonic()
 
     async def _insist(self, ask: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Through a restart of the manager, say; not if there never was one."""

@@ -10,7 +10,7 @@ from tercel.cli.conditions import condition_ids
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.talking import talk
-from tercel.cli.words import Cell, count, duration, middle, pairs, plain, short, table
+from tercel.cli.words import Cell, count, duration, ends, pairs, plain, short, table
 from tercel.core.conditions import EVERYWHERE, Place
 from tercel.sdk.client import AsyncClient
 from tercel.wire.api import ConditionView
@@ -19,7 +19,9 @@ HEADERS = ("ID", "WAITS FOR", "WHERE", "TASKS", "TESTS", "LAST TEST", "NEXT TEST
 NARROW_HEADERS = ("ID", "WAITS FOR", "TASKS", "NEXT TEST", "GIVES UP")
 """On a terminal that has no room for all."""
 NARROW_NEXT = 14
+"""Characters for when the next test is."""
 NARROWEST = 16
+"""Of a tester at least so much is shown, though a line be broken for it."""
 MOST_PER_REQUEST = 1000
 WIDTH = 60
 JOBS_SHOWN = 20
@@ -82,7 +84,7 @@ def _narrow(found: list[ConditionView], now: float, width: int) -> list[str]:
     others = table(NARROW_HEADERS, ([id, "", *more] for id, _, *more in rows))
     left = width - max(map(len, others)) + len(NARROW_HEADERS[1])
     header, *lines = table(
-        NARROW_HEADERS, ([id, middle(tester, max(left, NARROWEST)), *more] for id, tester, *more in rows)
+        NARROW_HEADERS, ([id, ends(tester, max(left, NARROWEST)), *more] for id, tester, *more in rows)
     )
     indent = " " * header.index(NARROW_HEADERS[1])
     below = (indent + short(_below(one, now), max(width - len(indent), NARROWEST)) for one in found)
@@ -127,7 +129,7 @@ def _row(one: ConditionView, now: float, every: bool) -> list[Cell]:
     is_open = one.closed_at is None
     return [
         f"C{one.id}",
-        middle(one.tester, WIDTH),
+        ends(one.tester, WIDTH),
         _where(one),
         _tasks(one) if is_open else "",
         one.tests,

@@ -15,7 +15,7 @@ from tercel.sdk.client import AsyncClient
 @click.argument("select", metavar="SELECT...", nargs=-1, required=True, shell_complete=unfinished_job)
 @click.pass_obj
 def command(screen: Screen, select: tuple[str, ...]) -> None:
-    """Let go what is held.
+    """Let go what is held. What was blocked waits for the same again.
 
     SELECT is 37, 37.99, 37.0-9, 1-5, last or all.
     """

@@ -85,7 +85,10 @@ RETRY = Table(
     required=("codes",),
 )
 
-_ONE_LINE = Text(r"[\s\S]*\S[\s\S]*->[\s\S]*\S[\s\S]*", lambda text: check_rule(parse_rule(text)))
+_ONE_LINE = Text(
+    r"\s*[Kk][Nn][Oo][Ww][Nn]\s*(?:;[\s\S]*)?|[\s\S]*\S[\s\S]*->[\s\S]*\S[\s\S]*",
+    lambda text: check_rule(parse_rule(text)),
+)
 BLOCK_ON = Table(
     {
         "on": (

@@ -22,7 +22,7 @@ from tercel.wire.messages import INLINE_OUTPUT_BYTES, SEGMENT_BYTES
 
 MAX_OWNER, MAX_KEY = 128, 200
 MAX_ID = 2**53
-CONDITION_MOST = 100_000
+CONDITION_MOST = 500_000
 """Characters that a condition may have, its variables included."""
 _VALUE_KEY = re.compile(r"b[0-9a-f]{64}")
 _decode_output = msgspec.msgpack.Decoder(Output).decode

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 
 from tercel.stores.contract import Cleaned, Compacted
 from tercel.stores.sqlite import cleaning_queries as queries
+from tercel.stores.sqlite.queries import VALUE_ANEW
 
 HEAVY = 25
 """A row of up to 256 KiB counts as so many."""
@@ -169,9 +170,8 @@ def _unnamed(slice: _Slice, keep_values: Collection[str], before: float) -> None
 
 
 def put_unnamed(connection: sqlite3.Connection, keys: Sequence[str], now: float) -> None:
-    for key in keys:
-        for statement in queries.VALUE_PUT_UNNAMED:
-            connection.execute(statement, {"key": key, "since": _since(now)})
+    connection.executemany(VALUE_ANEW, [(key,) for key in keys])
+    connection.executemany(queries.VALUE_PUT_UNNAMED, [{"key": key, "since": _since(now)} for key in keys])
 
 
 def _since(at: float) -> int:

@@ -65,10 +65,7 @@ VALUES_UNNAMED = """
     SELECT key FROM value_piece AS piece
     WHERE number = 0 AND NOT EXISTS (SELECT 1 FROM value_use WHERE key = piece.key)
 """
-VALUE_PUT_UNNAMED = (
-    "DELETE FROM value_use WHERE key = :key AND job < 0",
-    "INSERT INTO value_use (job, key) VALUES (:since, :key)",
-)
+VALUE_PUT_UNNAMED = "INSERT INTO value_use (job, key) VALUES (:since, :key)"
 VALUES_LONG_UNNAMED = """
     SELECT job, key FROM value_use WHERE job BETWEEN :since AND -1 ORDER BY job DESC LIMIT :limit
 """

@@ -1,0 +1,72 @@
+"""The clock is set by an hour, a day, a year: what was to happen happens when it was to, in truth."""
+
+import pytest
+
+from tercel.core.throttles import Rate, Rates
+
+from .test_blocked_edges import LICENCE, condition, played
+from .transcript import Stage
+
+YEAR = 365 * 86_400.0
+SETS = [-YEAR, -3600.0, 3600.0, YEAR]
+
+
+def set_clock(stage: Stage, by_s: float) -> None:
+    stage.now += by_s
+    stage.machine.on_clock_set(by_s)
+
+
+def said(told: list[str], what: str) -> list[str]:
+    return [line for line in told if what in line]
+
+
+@pytest.mark.parametrize("by_s", SETS)
+def test_a_condition_is_tested_and_given_up_when_it_would_have_been(by_s: float) -> None:
+    stage = played("worker w1 joins cpus=4", f"submit 1 tasks=0 {LICENCE}", "w1 reports 1.0a exit 75")
+    stage.play("wait 4s")
+    set_clock(stage, by_s)
+    assert not said(stage.play("wait 5s"), "probe")
+    assert said(stage.play("wait 1s"), "probe")
+    set_clock(stage, by_s)
+    stage.play("C1 not cleared: refused")
+    assert said(stage.play("wait 10s"), "probe")
+    assert condition(stage).row.opened_at == pytest.approx(stage.now - 20.0)
+    stage.play("the manager restarts")
+    assert condition(stage).row.next_test_at <= stage.now + 10.0
+
+
+@pytest.mark.parametrize("by_s", SETS)
+def test_a_probe_that_nobody_answers_is_asked_of_another_in_time(by_s: float) -> None:
+    stage = played(
+        "worker w1 joins cpus=4", f"submit 1 tasks=0 {LICENCE}", "w1 reports 1.0a exit 75", "wait 10s"
+    )
+    set_clock(stage, by_s)
+    assert not said(stage.play("wait 39s"), "probe")
+    assert said(stage.play("wait 1s"), "probe")
+
+
+@pytest.mark.parametrize("by_s", SETS)
+def test_a_worker_has_its_grace_and_a_retry_its_pause(by_s: float) -> None:
+    stage = played(
+        "worker w1 joins cpus=4",
+        "worker w2 joins cpus=1",
+        "submit 1 tasks=0 retries=1 backoff=30",
+        "w1 reports 1.0a exit 1",
+    )
+    set_clock(stage, by_s)
+    assert not said(stage.play("wait 29s"), "offer")
+    assert said(stage.play("wait 1s"), "offer w1 1.0b")
+    stage.play("w1 starts 1.0b")
+    stage.play("w1 loses its link")
+    set_clock(stage, by_s)
+    assert not said(stage.play("wait 59s"), "offer")
+    assert said(stage.play("wait 1s"), "offer w2 1.0c")
+
+
+@pytest.mark.parametrize("by_s", SETS)
+def test_throttles_grant_what_they_would_have(by_s: float) -> None:
+    rates = Rates(starts=Rate(1, 10.0))
+    stage = played("worker w1 joins cpus=4", "submit 1 tasks=0-1", rates=rates)
+    set_clock(stage, by_s)
+    assert not said(stage.play("wait 9s"), "offer")
+    assert said(stage.play("wait 1s"), "offer")
