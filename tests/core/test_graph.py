@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tercel.core.accounts import Settings
-from tercel.core.changes import Edge, Loaded
+from tercel.core.changes import Edge, JobAdded, Loaded
 from tercel.core.effects import Offered
 from tercel.core.graph import check_edges, find_cycle
 from tercel.core.intervals import IntervalSet
@@ -291,3 +291,18 @@ def test_twenty_thousand_jobs_in_a_chain_and_tasks_in_a_graph_drain() -> None:
     for graph in (chain_of_jobs(20_000), chain_of_tasks(20_000), one_before_many_arrows(20_000)):
         for code in (0, 1):
             assert not drain(graph, code).jobs
+
+
+def test_one_that_cannot_run_any_more_takes_no_other_along_when_the_manager_starts() -> None:
+    """Both need the same job, which has ended. The first is skipped while the second has not looked yet."""
+    stage = Stage()
+    for event in ("worker w1 joins cpus=1", "submit 1 tasks=0", "w1 reports 1.0a exit 1"):
+        stage.play(event)
+    for id, kind in ((2, AfterKind.OK), (3, AfterKind.NOTOK)):  # accepted, and then the manager was killed
+        spec = JobSpec(argv=("true",), after=(After(job=1, kind=kind),))
+        row = JobRow(id=id, owner="ada", spec=spec, ranges=((0, 0),), max_running=0, submitted_at=stage.now)
+        stage.store.write([JobAdded(row, (), (), ())])
+    stage.store.commit()
+    stage.play("the manager restarts")
+    assert list(stage.machine.jobs) == [3]
+    assert stage.machine.jobs[3].ready.ranges() == [(0, 0)]

@@ -33,8 +33,13 @@ class Waiting(Blocked):
         """When the next try of a task is due, of which job and task."""
         self._outgrowing: dict[int, Job] = {}
         """Jobs with tasks that wait for more memory."""
+        needed = list(self.past)
+        for id in needed:  # the first that ends at once must not take along what the next one needs
+            self.pin(id)
         for job in list(self.jobs.values()):
             self._attach(job, now)
+        for id in needed:
+            self.unpin(id)
 
     def _attach(self, job: Job, now: float) -> None:
         """Find out which of its resting tasks wait for something, or are held.
