@@ -206,11 +206,14 @@ def test_the_level_is_that_of_the_file_and_warnings_go_to_stderr_too(
 
 
 @pytest.mark.C(15)
-def test_what_ends_a_service_is_in_its_log_too(tercel: Tercel, path: Path) -> None:
+def test_what_ends_a_service_is_in_its_log_too(home: Path, path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = tercel("manager", "--port", str(taken.getsockname()[1]), "--log", str(path))
-    assert done.code != 0
-    said = done.err.strip().splitlines()[-1].removeprefix("tercel: ")
+        command = ["manager", "--port", str(taken.getsockname()[1]), "--log", str(path)]
+        done = subprocess.run(
+            [sys.executable, "-m", "tercel", *command], capture_output=True, text=True, check=False, cwd=home
+        )
+    assert done.returncode != 0
+    said = done.stderr.strip().splitlines()[-1].removeprefix("tercel: ")
     assert path.read_text().strip().endswith(f"ERROR tercel: it ends: {said}")
 
 

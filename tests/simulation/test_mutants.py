@@ -244,7 +244,7 @@ def the_loss_of_a_worker_spends_retries(patch: Patch) -> None:
 def an_interruption_is_the_tasks_fault(patch: Patch) -> None:
     judge = Machine._judge
 
-    def unjust(self: Machine, worker: Worker, flight: Flight, report: Report, now: float) -> bool:
+    def unjust(self: Machine, worker: Worker, flight: Flight, report: Report, now: float, known: Any) -> bool:
         if report.end is End.INTERRUPTED:
             report = Report(
                 *[
@@ -252,7 +252,7 @@ def an_interruption_is_the_tasks_fault(patch: Patch) -> None:
                     for f in Report.__struct_fields__
                 ]
             )
-        return judge(self, worker, flight, report, now)
+        return judge(self, worker, flight, report, now, known)
 
     patch.setattr(Machine, "_judge", unjust)
 

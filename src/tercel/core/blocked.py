@@ -142,8 +142,6 @@ class Blocked(Books):
         if waiting is None:
             waiting = job.blocks[condition] = IntervalSet()
             condition.jobs[job.id] = job
-            told = f"the first of its job to wait for {fault.tester} (C{condition.id})"
-            self.changes.append(Noted(job.id, ((task, task),), now, "blocked", told))
         waiting.add(task)
         condition.count += 1
         self.changes.append(TasksBlocked(job.id, ((task, task),), condition.id, now))

@@ -135,7 +135,12 @@ class Judging(Adopting):
         job.rest(task)
         fault = fault_of(job.row.spec, rule, worker.id, worker.info.site, (note,))
         if task in job.ready:
-            self._meet_fault(job, task, fault, report.wall_s, now)
+            condition = self._meet_fault(job, task, fault, report.wall_s, now)
+            if (
+                len(job.blocks.get(condition, ())) == 1
+            ):  # for the job's history: the others' records say the same
+                begun = f"the first of its job to wait for {fault.tester} (C{condition.id})"
+                self.changes.append(Noted(job.id, ((task, task),), now, "blocked", begun))
         else:
             self._postpone_one(job, task, fault)
 

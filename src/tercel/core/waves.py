@@ -142,12 +142,13 @@ class Waves(Undoing):
         self._tell_progress(job)
         self._wait_again(job, tasks, now)
 
-    def _meet_fault(self, job: Job, task: int, fault: Fault, wall_s: float, now: float) -> None:
-        """A ready task has been tried, and met something outside that is broken."""
+    def _meet_fault(self, job: Job, task: int, fault: Fault, wall_s: float, now: float) -> Condition:
+        """A ready task has been tried, and met something outside that is broken. Returns what it waits for."""
         condition = self._block(job, task, fault, now)
         condition.wall_s += (wall_s - condition.wall_s) * (1.0 if condition.count == 1 else 0.1)
         if condition in job.out and task in job.out[condition]:
             self._came_back(condition, job, task, now)
+        return condition
 
     def _came_back(self, condition: Condition, job: Job, task: int, now: float) -> None:
         """A task that was let go has met the fault again: it has not cleared after all."""
