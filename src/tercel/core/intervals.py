@@ -94,11 +94,13 @@ class IntervalSet:
                 self._count += last - end
                 self._last[low] = last
             return
+        if low == high:  # or it stands alone
+            self._insert(low, first, last)
+            return
         for at in range(low, high):
             self._count -= self._last[at] - self._first[at] + 1
-        if low < high:
-            first = min(first, self._first[low])
-            last = max(last, self._last[high - 1])
+        first = min(first, self._first[low])
+        last = max(last, self._last[high - 1])
         self._splice(low, high, [(first, last)])
         self._count += last - first + 1
 
@@ -109,7 +111,13 @@ class IntervalSet:
         if first > last:
             return
         low = bisect_left(self._last, first, self._head)
-        high = bisect_right(self._first, last, self._head)
+        high = bisect_right(self._first, last, low)
+        if (
+            high - low == 1 and self._first[low] == first and self._last[low] == last
+        ):  # mostly: one range goes
+            self._count -= last - first + 1
+            self._remove(low)
+            return
         kept: list[Range] = []
         for at in range(low, high):
             start, end = self._first[at], self._last[at]
@@ -202,6 +210,21 @@ class IntervalSet:
         self._last = [last for _, last in ranges]
         self._head = 0
         self._count = sum(last - first + 1 for first, last in ranges)
+
+    def _insert(self, at: int, first: int, last: int) -> None:
+        self._count += last - first + 1
+        if at == self._head > 0:
+            self._head -= 1
+            self._first[self._head], self._last[self._head] = first, last
+        else:
+            self._first.insert(at, first)
+            self._last.insert(at, last)
+
+    def _remove(self, at: int) -> None:
+        if at == self._head:
+            self._splice(at, at + 1, [])
+        else:
+            del self._first[at], self._last[at]
 
     def _splice(self, low: int, high: int, ranges: list[Range]) -> None:
         """Put `ranges` in the place of entries low..high-1; at the front only `_head` moves."""

@@ -17,7 +17,7 @@ from tercel.core.blocked import Blocked
 from tercel.core.changes import JobRevised, Loaded, Noted, Reopened, SpanConcluded
 from tercel.core.conditions import Postponed
 from tercel.core.effects import Progressed, Revised
-from tercel.core.intervals import IntervalSet
+from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job
 from tercel.core.model import MAX_MEM_BYTES, JobSpec, OnFailure
 from tercel.core.reports import End
@@ -121,7 +121,7 @@ class Waiting(Blocked):
         if job.row.spec.on_failure is OnFailure.RUN:
             good = finished.copy()
             good.update(unsuccessful)
-        free: dict[int, tuple[Job, IntervalSet]] = {}
+        free: dict[int, tuple[Job, list[Range]]] = {}
         for task in members_among(job.arrows, good):
             for (_, waiting), other in job.arrows.pop(task).items():
                 left = other.unmet.get(waiting, 0) - 1
@@ -129,10 +129,10 @@ class Waiting(Blocked):
                     other.unmet[waiting] = left
                 elif left == 0:
                     del other.unmet[waiting]
-                    free.setdefault(other.id, (other, IntervalSet()))[1].add(waiting)
+                    free.setdefault(other.id, (other, []))[1].append((waiting, waiting))
         for other, tasks in free.values():
             touched[other.id] = other
-            self._meet(other, tasks)
+            self._meet(other, IntervalSet(tasks))
         if job.row.spec.on_failure is not OnFailure.RUN:
             # Their arrows stay: should they be retried, all is as before.
             for task in members_among(job.arrows, unsuccessful):
@@ -147,7 +147,8 @@ class Waiting(Blocked):
         tasks = tasks.intersection(job.waiting)
         tasks.difference_update(self._unmet(job, tasks))
         if tasks and next_state(TaskState.WAITING, TaskEvent.MEET) is TaskState.READY:
-            move(job.waiting, job.ready, tasks)
+            job.waiting.difference_update(tasks)
+            job.ready.update(tasks)
             self._gate(job, tasks, self._clock.now)
 
     def _unmet(self, job: Job, tasks: IntervalSet) -> IntervalSet:
