@@ -235,7 +235,7 @@ async def test_signal_for_a_call_that_ends_in_that_moment_does_not_meet_the_next
 def _waits(process: InterpreterProcess) -> bool:
     """For the lane: nothing runs, all is reported, and it sleeps."""
     state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return state == "S" and not process.board.standing().running and not process.waiting_reports()
+    return state == "S" and not process.board.standing().running and not process.board.reports()
 
 
 async def test_call_that_makes_an_end_of_itself_at_term_keeps_its_interpreter(

@@ -11,6 +11,7 @@ import pytest
 
 from tercel.core.model import Function
 from tercel.core.reports import End, Report
+from tercel.runners.call_process import InterpreterProcess
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import (
     Recorder,
@@ -83,6 +84,16 @@ async def test_a_thousand_calls_in_two_lanes_are_each_reported_once_and_in_order
     for lane in range(2):
         in_lane = [at for at in recorder.order if at % 2 == lane]
         assert in_lane == sorted(in_lane)
+
+
+async def test_reports_that_were_sent_come_before_those_that_wait_though_nobody_read_them_yet(
+    runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InterpreterProcess, "_on_readable", lambda process: None)  # the timer is always first
+    function = function_of(double)
+    runner.launch([call(function, at, attempt=at) for at in range(300)])
+    await recorder.until(lambda: len(recorder.reports) == 300)
+    assert recorder.order == list(range(300))
 
 
 @pytest.mark.parametrize("compressible", [True, False])

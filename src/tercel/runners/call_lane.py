@@ -137,7 +137,7 @@ class CallLane:
             return
         self._process.board.raise_bar()
         self._process.leave()
-        self._absorb(self._process.waiting_reports())
+        self._absorb(self._process.take_reports())
         if self._process.board.standing().attempt in self._given:
             self._process.signal(signal.SIGKILL)
 
@@ -352,7 +352,7 @@ class CallLane:
         if not self._given:
             self._tick_idle(process)
             return
-        self._take(process.waiting_reports())
+        self._take(process.take_reports())
         now = time.monotonic()
         attempt, since, running = process.board.standing()
         launch = self._given.get(attempt) if running else None

@@ -171,9 +171,12 @@ class InterpreterProcess:
             return
         self._on_reports(_reports(received))
 
-    def waiting_reports(self) -> list[Report]:
-        """Those that it has not sent yet, and perhaps some that it has."""
-        return [] if self.gone else _reports(self.board.reports())
+    def take_reports(self) -> list[Report]:
+        """All that there are, sent or not yet, in order; some perhaps twice, and perhaps some that were taken before."""
+        if self.gone:
+            return []
+        unsent = self.board.reports()  # before the channel is read: what was sent before these is in there
+        return _reports([*self._channel.receive_all(), *unsent])
 
     def written(self, stream: int, offset: int, most: int) -> bytes:
         """Of what the call that runs has written."""
@@ -232,7 +235,7 @@ class InterpreterProcess:
         self.gone = True
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
-        reports = _reports(self._channel.receive_rest()) + left.reports
+        reports = _reports(self._channel.receive_all()) + left.reports
         left = msgspec.structs.replace(left, status=self._process.wait(), reports=reports)
         self.board.close()
         self._close()

@@ -73,8 +73,8 @@ class Channel:
         self._in += self._read()
         return self._messages()
 
-    def receive_rest(self) -> list[Message]:
-        """All that an end has sent which sends no more."""
+    def receive_all(self) -> list[Message]:
+        """All that has arrived, also from an end that is gone."""
         try:
             while data := self._read():
                 self._in += data
