@@ -8,7 +8,8 @@ import pytest
 
 from tercel.core.model import Role
 from tercel.wire.api import Explanation, FlowSubmitted, JobView
-from tests.api.house import Answer, House, open_house
+from tercel.wire.messages import SCATTERED, Offer, Reports, Scattered
+from tests.api.house import Answer, House, done, open_house
 
 
 async def post_flow(house: House, *jobs: dict[str, Any], token: str = "", **more: Any) -> Answer:
@@ -243,6 +244,34 @@ async def test_a_flow_is_stopped_when_a_step_says_so(house: House) -> None:
 
 
 # -- edges ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("knows", [(SCATTERED,), ()])
+async def test_tasks_that_are_no_neighbours_are_offered_in_one_message_if_their_worker_knows_that(
+    house: House, knows: tuple[str, ...]
+) -> None:
+    """A worker of an earlier version is given them one after the other."""
+    await house.submit(lines=["a", "b", "c", "d", "e", "f"], edges=[[1, 0, 0, 0], [4, 0, 3, 3]])
+    worker = await house.worker(cpus=6, knows=knows)
+
+    def given() -> list[tuple[int, int, str]]:
+        return [
+            (task, offer.first_attempt + at, (offer.lines or ())[at])
+            for offer in worker.heard
+            if isinstance(offer, Offer | Scattered)
+            for at, task in enumerate(
+                offer.tasks if isinstance(offer, Scattered) else range(offer.first, offer.last + 1)
+            )
+        ]
+
+    got = await worker.until(lambda: given() if len(given()) == 4 else None)
+    first = got[0][1]
+    assert got == [(0, first, "a"), (2, first + 1, "c"), (3, first + 2, "d"), (5, first + 3, "f")]
+    assert len(worker.all(Scattered)) == (1 if knows else 0)
+    await worker.say(Reports([done(1, task, attempt) for task, attempt, _ in got]))
+    rest = await worker.until(lambda: given()[4:] if len(given()) == 6 else None)
+    assert [(task, line) for task, _, line in rest] == [(1, "b"), (4, "e")]
+    await house.sound()
 
 
 async def test_tasks_of_a_job_wait_for_one_another(house: House) -> None:

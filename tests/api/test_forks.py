@@ -82,7 +82,7 @@ async def test_what_is_affected_runs_again_with_what_needs_it_and_all_else_is_ke
     await house.ended(6)
     assert [await log(house, 4, task) for task in range(4)] == [b"1.0", b"4.1", b"1.2", b"4.3"]
     assert [await log(house, 5, task) for task in range(4)] == [b"2.0", b"5.1", b"2.2", b"5.3"]
-    assert house.manager.store.lines(4, 0, 3) == ["a", "B", "c", "D"]
+    assert house.manager.store.lines(4, [(0, 3)]) == ["a", "B", "c", "D"]
     assert await state(house, 1, 2, 3) == before, "what was forked is as it was"
     assert (await house.task(4, 0)).attempts[0].attempt != (await house.task(1, 0)).attempts[0].attempt
     await house.still_works()

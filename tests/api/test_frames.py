@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercel.core.filling import HELD_MOST
 from tercel.core.grids import MAX_VALUES_BYTES, Axis, Grid
 from tercel.core.model import Lease, Needs, Program
 from tercel.manager import frames
@@ -18,6 +19,7 @@ from tercel.wire.messages import (
     ManagerFrame,
     Offer,
     Ping,
+    Scattered,
     TakeBack,
     Welcome,
 )
@@ -47,6 +49,32 @@ def test_offers_cover_a_lease_once_and_each_is_small(texts: list[str]) -> None:
         assert len(msgspec.msgpack.encode(offer)) < MAX_FRAME_BYTES // 8
 
 
+@given(lines.filter(bool), st.lists(st.integers(1, 5), min_size=1))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_scattered_offers_cover_leases_once_and_each_is_small(texts: list[str], sizes: list[int]) -> None:
+    leases: list[Lease] = []
+    at = 0
+    while at < len(texts):
+        size = min(sizes[len(leases) % len(sizes)], len(texts) - at)
+        first = 20 + 2 * at
+        leases.append(Lease(id=1000 + at, worker="w", job=7, first=first, last=first + size - 1))
+        at += size
+    offers = list(frames.scattered(leases, texts))
+    covered = [
+        (task, offer.first_attempt + at, line)
+        for offer in offers
+        for at, (task, line) in enumerate(zip(offer.tasks, offer.lines or [], strict=True))
+    ]
+    tasks = [task for lease in leases for task in range(lease.first, lease.last + 1)]
+    assert covered == [
+        (task, 1000 + at, line) for at, (task, line) in enumerate(zip(tasks, texts, strict=True))
+    ]
+    for offer in offers:
+        assert offer.job == 7
+        assert len(msgspec.msgpack.encode(offer)) < MAX_FRAME_BYTES // 8
+    assert [list(offer.tasks) for offer in frames.scattered(leases, None)] == [tasks]
+
+
 def test_an_offer_without_lines_is_one_message_however_many_tasks() -> None:
     lease = Lease(id=5, worker="w", job=1, first=0, last=10**8)
     assert list(frames.offers(lease, None)) == [Offer(1, 0, 10**8, 5)]
@@ -65,6 +93,8 @@ messages: st.SearchStrategy[FromManager] = st.one_of(
     st.just(Brief(1, big, Needs())),
     st.just(Brief(1, sweep, Needs())),
     lines.map(lambda texts: Offer(1, 0, max(0, len(texts[:15]) - 1), 1, texts[:15])),
+    lines.map(lambda texts: Scattered(1, [2**62] * len(texts[:15]), 1, texts[:15])),
+    st.just(Scattered(1, [2**62] * HELD_MOST, 1)),
 )
 
 

@@ -285,7 +285,7 @@ async def test_a_disk_that_is_full_in_the_middle_leaves_nothing(
     assert store.job(2) is None
     answer = await restored(house, data)
     assert answer.jobs == [(1, 3)], "numbers that were staged are not used again"
-    assert store.lines(3, 0, 9) == ["echo x"] * 5
+    assert store.lines(3, [(0, 9)]) == ["echo x"] * 5
     await house.sound()
 
 

@@ -156,10 +156,10 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
         told |= {
             f"{job}": store.job(job),
             f"{job} by key": store.job_by_key(row.owner, row.key),
-            f"{job} lines": [store.lines(job, first, last), store.lines(job, first + 1, last - 1)],
-            f"{job} line by line": [store.lines(job, task, task) for task in tasks],
-            f"{job} calls": [store.calls(job, first, last), store.calls(job, first + 1, last - 1)],
-            f"{job} call by call": [store.calls(job, task, task) for task in tasks],
+            f"{job} lines": [store.lines(job, [(first, last)]), store.lines(job, [(first + 1, last - 1)])],
+            f"{job} line by line": [store.lines(job, [(task, task)]) for task in tasks],
+            f"{job} calls": [store.calls(job, [(first, last)]), store.calls(job, [(first + 1, last - 1)])],
+            f"{job} call by call": [store.calls(job, [(task, task)]) for task in tasks],
             f"{job} values": store.values(job, ranges=[(first, last)], limit=1000, most_bytes=10**6),
             f"{job} some values": [
                 store.values(job, ranges=[(last - 2, last), (first, first + 3)], limit=limit, most_bytes=1)[

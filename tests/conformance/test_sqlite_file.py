@@ -388,7 +388,7 @@ def test_memory_for_lines_is_bounded(kept: KeptInSqlite, monkeypatch: pytest.Mon
     monkeypatch.setattr(chunks, "CACHED_CHUNKS", 3)
     hand_over(kept.store, job(1, (0, 9_999), lines=tuple(map(str, range(10_000)))))
     for task in range(10_000):
-        assert kept.store.lines(1, task, task) == [str(task)]
+        assert kept.store.lines(1, [(task, task)]) == [str(task)]
     assert len(kept.store._lines._cached) == 3
 
 
@@ -405,7 +405,7 @@ def test_lines_are_read_once_for_many_tasks_in_order(
 
     monkeypatch.setattr(chunks.Chunks, "_read", counted)
     for task in range(0, 3000, 10):
-        kept.store.lines(1, task, task + 9)
+        kept.store.lines(1, [(task, task + 9)])
     assert len(reads) == 3
 
 

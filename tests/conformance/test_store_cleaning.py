@@ -160,7 +160,7 @@ def test_all_that_a_removed_job_left_goes_in_slices(kept: Kept, limit: int) -> N
     hand_over(kept.store, *stays)
     before = answers(kept.store, attempts=9)
     hand_over(kept.store, *LARGE)
-    assert kept.store.lines(2, 0, 1) == ["0", "1"]
+    assert kept.store.lines(2, [(0, 1)]) == ["0", "1"]
     assert kept.store.remove_jobs([2], ended_before=NEW) == [2]
     kept.reopen()
     cleaned = clean(kept.store, limit=limit)
@@ -169,7 +169,7 @@ def test_all_that_a_removed_job_left_goes_in_slices(kept: Kept, limit: int) -> N
     assert kept.store.outcomes(2, ranges=[(0, 2999)], limit=9) == []
     assert kept.store.history(2, 5) == []
     assert kept.store.notes(2, 5) == []
-    assert kept.store.lines(2, 0, 1) == []
+    assert kept.store.lines(2, [(0, 1)]) == []
     assert kept.store.output_segments(7, "err") == []
     assert kept.store.output_segments(1000, "out") == [b"x"]
     assert not clean(kept.store).records
@@ -190,10 +190,10 @@ def test_a_slice_removes_no_more_than_it_was_asked_to(tmp_path: Path) -> None:
 
 def test_lines_that_were_read_before_are_forgotten_with_their_job(kept: Kept) -> None:
     hand_over(kept.store, job(1, (0, 1), lines=("a", "b")), JobEnded(1, 10.0, 2, 0, 0))
-    assert kept.store.lines(1, 0, 1) == ["a", "b"]
+    assert kept.store.lines(1, [(0, 1)]) == ["a", "b"]
     kept.store.remove_jobs([1], ended_before=NEW)
     clean(kept.store)
-    assert kept.store.lines(1, 0, 1) == []
+    assert kept.store.lines(1, [(0, 1)]) == []
 
 
 def test_an_uploaded_value_goes_with_the_last_job_that_names_it(kept: Kept) -> None:

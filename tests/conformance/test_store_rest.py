@@ -74,9 +74,9 @@ def test_the_calls_of_many_tasks_are_kept_in_order_whatever_their_size(kept: Kep
     calls = tuple(Call(b"x" * (100_000 * (n % 7 == 0)) + b"%d" % n, ("t1.1",) * (n % 2)) for n in range(2500))
     hand_over(kept.store, job(1, (0, 2499), calls=calls))
     kept.reopen()
-    assert kept.store.calls(1, 0, 2499) == list(calls)
-    assert kept.store.calls(1, 998, 1002) == list(calls[998:1003])
-    assert kept.store.calls(2, 0, 9) == []
+    assert kept.store.calls(1, [(0, 2499)]) == list(calls)
+    assert kept.store.calls(1, [(998, 1002)]) == list(calls[998:1003])
+    assert kept.store.calls(2, [(0, 9)]) == []
 
 
 def test_values_of_many_tasks_are_told_with_how_they_ended(kept: Kept) -> None:
@@ -148,8 +148,8 @@ def test_absurd_numbers_in_a_question_are_unknown_and_no_error(kept: Kept) -> No
     hand_over(kept.store, job(1, lines=tuple("abcdefghij")), *concluded([1]))
     for absurd in (-1, 10**30, -(10**30)):
         assert kept.store.job(absurd) is None
-        assert kept.store.lines(absurd, 0, 3) == []
-        assert kept.store.lines(1, absurd, absurd) == []
+        assert kept.store.lines(absurd, [(0, 3)]) == []
+        assert kept.store.lines(1, [(absurd, absurd)]) == []
         assert kept.store.outcomes(absurd, ranges=[(0, 9)], limit=9) == []
         assert kept.store.outcomes(1, ranges=[(absurd, absurd)], limit=9) == []
         assert kept.store.history(1, absurd) == []

@@ -75,7 +75,7 @@ def test_jobs_get_new_numbers_where_theirs_are_taken_and_refer_to_one_another_by
     assert last is not None
     assert [after.job for after in last.job.spec.after] == [21, 22]
     assert last.edges == [(0, 23, 0, 0)]
-    (call,) = target.calls(24, 0, 0)
+    (call,) = target.calls(24, [(0, 0)])
     assert call.values == ("t23.0",)
     assert call.named({"t23.0": 3}) == {"t23.0": 3, "t6.0": 3}, "its pickle names it as it did"
     assert target.dependents(21) == [24]

@@ -216,34 +216,34 @@ def test_jobs_come_newest_first_in_pages(kept: Kept) -> None:
 def test_each_task_has_its_own_line(kept: Kept) -> None:
     lines = tuple(f"fit {n}" for n in range(2500))
     hand_over(kept.store, job(1, (0, 2499), lines=lines))
-    assert kept.store.lines(1, 0, 0) == ["fit 0"]
-    assert kept.store.lines(1, 995, 1004) == [f"fit {n}" for n in range(995, 1005)]
-    assert kept.store.lines(1, 0, 2499) == list(lines)
-    assert kept.store.lines(1, 2499, 4000) == ["fit 2499"]
-    assert kept.store.lines(1, 2500, 4000) == []
-    assert kept.store.lines(1, 5, 4) == []
-    assert kept.store.lines(2, 0, 5) == []
+    assert kept.store.lines(1, [(0, 0)]) == ["fit 0"]
+    assert kept.store.lines(1, [(995, 1004)]) == [f"fit {n}" for n in range(995, 1005)]
+    assert kept.store.lines(1, [(0, 2499)]) == list(lines)
+    assert kept.store.lines(1, [(2499, 4000)]) == ["fit 2499"]
+    assert kept.store.lines(1, [(2500, 4000)]) == []
+    assert kept.store.lines(1, [(5, 4)]) == []
+    assert kept.store.lines(2, [(0, 5)]) == []
 
 
 def test_lines_belong_to_task_numbers_also_where_those_have_gaps(kept: Kept) -> None:
     hand_over(kept.store, job(1, (5, 6), (10, 10), (20, 22), lines=("a", "b", "c", "d", "e", "f")))
-    assert kept.store.lines(1, 0, 99) == ["a", "b", "c", "d", "e", "f"]
-    assert kept.store.lines(1, 6, 20) == ["b", "c", "d"]
-    assert kept.store.lines(1, 7, 9) == []
-    assert kept.store.lines(1, 21, 21) == ["e"]
+    assert kept.store.lines(1, [(0, 99)]) == ["a", "b", "c", "d", "e", "f"]
+    assert kept.store.lines(1, [(6, 20)]) == ["b", "c", "d"]
+    assert kept.store.lines(1, [(7, 9)]) == []
+    assert kept.store.lines(1, [(21, 21)]) == ["e"]
 
 
 def test_a_job_with_lines_uses_no_more_than_it_was_given_by_another(kept: Kept) -> None:
     hand_over(
         kept.store, job(1, (0, 2), lines=("a", "b", "c")), job(2, (0, 2), lines=("x", "y", "z")), job(3)
     )
-    assert kept.store.lines(1, 0, 9) == ["a", "b", "c"]
-    assert kept.store.lines(2, 0, 9) == ["x", "y", "z"]
-    assert kept.store.lines(3, 0, 9) == []
+    assert kept.store.lines(1, [(0, 9)]) == ["a", "b", "c"]
+    assert kept.store.lines(2, [(0, 9)]) == ["x", "y", "z"]
+    assert kept.store.lines(3, [(0, 9)]) == []
 
 
 def test_long_lines_come_back_whole(kept: Kept) -> None:
     lines = tuple(chr(ord("a") + n) * (sqlite_chunks.CHUNK_BYTES // 3 + n) for n in range(10))
     hand_over(kept.store, job(1, (0, 9), lines=lines))
-    assert kept.store.lines(1, 0, 9) == list(lines)
-    assert [kept.store.lines(1, n, n) for n in range(10)] == [[line] for line in lines]
+    assert kept.store.lines(1, [(0, 9)]) == list(lines)
+    assert [kept.store.lines(1, [(n, n)]) for n in range(10)] == [[line] for line in lines]

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tercel.core.errors import PeerError
-from tercel.core.model import Needs, Program
+from tercel.core.model import Call, Needs, Program
 from tercel.core.presence import Held
 from tercel.core.reports import End, Output, Report
 from tercel.runners.contract import Launch
-from tercel.wire.messages import Brief, Offer
+from tercel.wire.messages import Brief, Offer, Scattered
 from tercel.worker import debts, lanes
 from tercel.worker.agent import Agent
 
@@ -66,6 +66,30 @@ def test_as_many_run_as_there_are_cpus() -> None:
     agent.on_ended([_report(10)])
     assert _lanes(agent.launches()) == {0: [12]}
     assert agent.running_count == 2
+
+
+def test_tasks_that_are_no_neighbours_come_in_one_offer() -> None:
+    agent = _agent()
+    assert agent.on_offer(Scattered(1, [3, 7, 8], 10, ["a", "b", "c"])) == []
+    assert [(one.task, one.attempt, one.line) for one in agent.launches()] == [(3, 10, "a"), (7, 11, "b")]
+    assert agent.drain() == [12]
+    assert agent.on_offer(Scattered(1, [20, 22], 13)) == [13, 14]
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        Offer(1, 5, 4, 10),
+        Offer(1, 0, 1, 10, ["only one"]),
+        Scattered(1, [], 10),
+        Scattered(1, [1, 3], 10, ["only one"]),
+        Scattered(1, [1, 3], 10, None, [Call(b"")] * 3),
+        Scattered(2, [1], 10),
+    ],
+)
+def test_an_offer_that_cannot_be_is_refused(offer: Offer | Scattered) -> None:
+    with pytest.raises(PeerError, match=f"the manager offered tasks of job {offer.job} with"):
+        _agent().on_offer(offer)
 
 
 def test_memory_counts_as_cpus_do() -> None:

@@ -240,7 +240,9 @@ def drain(graph: list[tuple[JobRow, list[Edge]]], first_code: int) -> Machine:
         _, effects = machine.take()
         reports = [
             Report(lease.job, task, lease.id + at, End.EXITED, code, 0.0, 100.0, 0.0, 0)
-            for lease in (effect.lease for effect in effects if isinstance(effect, Offered))
+            for effect in effects
+            if isinstance(effect, Offered)
+            for lease in effect.leases
             for at, task in enumerate(range(lease.first, lease.last + 1))
             for code in [first_code if (lease.job, task) == (1, 0) else 0]
         ]

@@ -1,11 +1,13 @@
 """IntervalSet against a naive set of ints: fast and right must be the same."""
 
+import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tercel.core import intervals
 from tercel.core.intervals import IntervalSet, Range
 
 NUMBER = st.integers(0, 60)
@@ -39,9 +41,13 @@ def assert_same(fast: IntervalSet, naive: set[int]) -> None:
     assert fast == IntervalSet((number, number) for number in naive)
 
 
-@settings(max_examples=600, deadline=None)
+@pytest.mark.parametrize("few", [0, intervals.FEW])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(start=MANY, steps=st.lists(STEP, max_size=25))
-def test_any_sequence_of_operations_gives_what_a_plain_set_gives(start: list[Range], steps: list) -> None:
+def test_any_sequence_of_operations_gives_what_a_plain_set_gives(
+    monkeypatch: pytest.MonkeyPatch, few: int, start: list[Range], steps: list
+) -> None:
+    monkeypatch.setattr(intervals, "FEW", few)  # 0: sets of any size go through the way of large ones
     fast, naive = IntervalSet(start), members(start)
     assert_same(fast, naive)
     for name, argument in steps:
@@ -74,6 +80,33 @@ def test_any_sequence_of_operations_gives_what_a_plain_set_gives(start: list[Ran
                 twin = fast.copy()
                 twin.add_range(0, 100)
         assert_same(fast, naive)
+
+
+@pytest.mark.parametrize("few", [0, intervals.FEW])
+def test_large_sets_are_put_together_and_taken_apart_like_plain_ones(
+    monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """What Hypothesis draws is mostly small."""
+    monkeypatch.setattr(intervals, "FEW", few)
+    rng = random.Random(few)
+
+    def drawn() -> list[Range]:
+        longest = rng.choice([1, 3, 30])
+        firsts = (rng.randrange(200) for _ in range(rng.randrange(60)))
+        return [(first, first + rng.randrange(longest)) for first in firsts]
+
+    for _ in range(300):
+        ours, theirs = drawn(), drawn()
+        for name, naive in (
+            ("update", members(ours) | members(theirs)),
+            ("difference_update", members(ours) - members(theirs)),
+        ):
+            fast = IntervalSet(ours)
+            fast.take_first(taken := rng.randrange(30))
+            gone = set(sorted(members(ours))[:taken])
+            getattr(fast, name)(IntervalSet(theirs))
+            assert_same(fast, naive - gone | (members(theirs) if name == "update" else set()))
+        assert_same(IntervalSet(ours).intersection(IntervalSet(theirs)), members(ours) & members(theirs))
 
 
 def test_an_unchanged_other_set_stays_unchanged() -> None:

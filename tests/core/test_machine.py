@@ -63,7 +63,7 @@ def test_attempt_ids_of_a_later_epoch_are_larger_whatever_came_before() -> None:
         one = machine(epoch=epoch)
         one.on_hello("w", "1", INFO, [], 0.0)
         one.on_accepted(row(1))
-        (lease,) = [effect.lease for effect in played(one) if isinstance(effect, Offered)]
+        (lease,) = [lease for effect in played(one) if isinstance(effect, Offered) for lease in effect.leases]
         firsts.append(lease.id)
     assert firsts == sorted(firsts)
     assert [id >> EPOCH_BITS for id in firsts] == [1, 2, 7]
@@ -80,7 +80,7 @@ def test_two_hellos_that_share_a_commit_are_told_apart() -> None:
     assert first != second
     order = [effect for effect in effects if isinstance(effect, Welcomed | Offered)]
     assert [effect.hello for effect in order if isinstance(effect, Welcomed)] == [first, second]
-    stale, fresh = [effect.lease.id for effect in order if isinstance(effect, Offered)]
+    stale, fresh = [lease.id for effect in order if isinstance(effect, Offered) for lease in effect.leases]
     assert order.index(Welcomed("w", [], second)) == 2, "between the two: the stale offer"
     assert [flight.attempt for flight in one.workers["w"].flights.values()] == [fresh] != [stale]
 
@@ -118,7 +118,7 @@ def test_the_report_of_a_forgotten_worker_is_still_taken() -> None:
     one = machine()
     one.on_hello("w", "1", INFO, [], 0.0)
     one.on_accepted(row(1))
-    (lease,) = [effect.lease for effect in played(one) if isinstance(effect, Offered)]
+    (lease,) = [lease for effect in played(one) if isinstance(effect, Offered) for lease in effect.leases]
     assert one.knows("w", lease.id)
     one.on_link_closed("w", 0.0)
     one.tick(60.0)
@@ -140,7 +140,9 @@ def _rivals() -> tuple[Machine, int, int]:
     attempts = []
     for worker, now in (("v", 0.0), ("w", 65.0)):
         one.on_hello(worker, "1", INFO, [], now)
-        attempts += [effect.lease.id for effect in played(one) if isinstance(effect, Offered)]
+        attempts += [
+            lease.id for effect in played(one) if isinstance(effect, Offered) for lease in effect.leases
+        ]
         one.on_link_closed(worker, now + 5.0)
         one.tick(65.0)
     return one, *attempts
@@ -176,7 +178,7 @@ def test_what_gave_way_counts_again_if_the_other_ends_without_a_result(now: floa
 def _refused(one: Machine, worker: str, now: float) -> None:
     """Job 1, by a worker that then leaves."""
     one.on_hello(worker, "1", INFO, [], now)
-    (lease,) = [effect.lease for effect in played(one) if isinstance(effect, Offered)]
+    (lease,) = [lease for effect in played(one) if isinstance(effect, Offered) for lease in effect.leases]
     refusal = Report(1, 0, lease.id, End.REFUSED, 0, 0.0, 0.0, 0.0, 0, note="no such directory")
     one.on_reports(worker, [refusal], now)
     one.on_bye(worker, now)
@@ -243,7 +245,7 @@ def test_many_failures_in_one_batch_cost_one_rewriting_of_their_lease() -> None:
     one = machine()
     one.on_hello("w", "1", WorkerInfo(node="n", capacity=Needs(100_000, 0)), [], 0.0)
     one.on_accepted(row(1, tasks=100, retries=1))
-    (lease,) = [effect.lease for effect in played(one) if isinstance(effect, Offered)]
+    (lease,) = [lease for effect in played(one) if isinstance(effect, Offered) for lease in effect.leases]
     bad = [Report(1, task, lease.id + task, End.EXITED, 1, 0.0, 10.0, 0.0, 0) for task in range(60)]
     one.on_reports("w", bad, 0.0)
     changes, _ = one.take()

@@ -73,7 +73,7 @@ class Pool:
         self.machine.round()
         changes, effects = self.machine.take()
         self.changes += changes
-        return {effect.lease.worker for effect in effects if isinstance(effect, Offered)}
+        return {effect.leases[0].worker for effect in effects if isinstance(effect, Offered)}
 
 
 def failed_at(name: str) -> Ends:

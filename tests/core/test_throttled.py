@@ -36,8 +36,8 @@ def starts(machine: Machine, until: float) -> list[tuple[float, str]]:
         assert violations(machine) == []
         for effect in machine.take()[1]:
             if isinstance(effect, Offered):
-                node = machine.workers[effect.lease.worker].info.node
-                found += [(now, node)] * (effect.lease.last - effect.lease.first + 1)
+                node = machine.workers[effect.leases[0].worker].info.node
+                found += [(now, node)] * sum(lease.last - lease.first + 1 for lease in effect.leases)
         due = machine.next_deadline()
         if due is None or due > until:
             return found

@@ -91,9 +91,9 @@ def run(licences: Licences, tasks: int, slots: int, lasts_s: float, fixed_wave: 
                 told.probes += 1
                 answer(effect.number)
             elif isinstance(effect, Offered):
-                lease = effect.lease
-                for at, task in enumerate(range(lease.first, lease.last + 1)):
-                    begin(task, lease.id + at)
+                for lease in effect.leases:
+                    for at, task in enumerate(range(lease.first, lease.last + 1)):
+                        begin(task, lease.id + at)
         if not machine.jobs:
             break
         deadline = machine.next_deadline()

@@ -402,8 +402,8 @@ class Stage:
         match effect:
             case Welcomed(worker, drop):
                 return f"welcome {worker}" + (f", drop {self._tell(drop)}" if drop else "")
-            case Offered(lease):
-                return f"offer {lease.worker} {self._attempts_of(lease)}"
+            case Offered(leases):
+                return f"offer {leases[0].worker} {' '.join(map(self._attempts_of, leases))}"
             case Acknowledged(worker, attempts):
                 return f"ack {worker} {self._tell(attempts)}"
             case Recalled(worker, attempts):

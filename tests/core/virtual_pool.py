@@ -110,10 +110,12 @@ class VirtualPool:
         _, effects = self.machine.take()
         for effect in effects:
             if isinstance(effect, Offered):
-                lease, job = effect.lease, self.machine.jobs[effect.lease.job]
-                flights = [job.flights[task] for task in range(lease.first, lease.last + 1)]
-                self._waiting[lease.worker].extend(flights)
-                self._begin(lease.worker)
+                for lease in effect.leases:
+                    flights = self.machine.jobs[lease.job].flights
+                    self._waiting[lease.worker] += (
+                        flights[task] for task in range(lease.first, lease.last + 1)
+                    )
+                self._begin(effect.leases[0].worker)
             elif isinstance(effect, Recalled):
                 waiting = self._waiting[effect.worker]
                 back = [flight for flight in waiting if flight.attempt in effect.attempts]

@@ -27,6 +27,7 @@ from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow, QueueRow
 from tercel.core.presence import Reservation, WorkerRow
+from tercel.manager import frames
 from tercel.stores.contract import needed_by
 from tercel.wire.messages import (
     Ack,
@@ -38,7 +39,6 @@ from tercel.wire.messages import (
     FromManager,
     FromWorker,
     Hello,
-    Offer,
     Presence,
     Probe,
     Probed,
@@ -481,8 +481,8 @@ class SimManager:
 
     def _link_of(self, effect: Effect) -> Link | None:
         match effect:
-            case Offered(lease):
-                return self.links.get(lease.worker)
+            case Offered(leases):
+                return self.links.get(leases[0].worker)
             case probing.Probe(_, _, worker):
                 return self.links.get(worker)
             case Acknowledged(worker) | Ended(worker) | Recalled(worker) | Welcomed(worker) | Drained(worker):
@@ -525,15 +525,15 @@ class SimManager:
             case Acknowledged(_, attempts):
                 self.world.witness.acknowledged(attempts)
                 return [Ack(attempts)]
-            case Offered(lease):
-                job = self.machine.jobs.get(lease.job)
+            case Offered(leases):
+                job = self.machine.jobs.get(leases[0].job)
                 if job is None:
                     return []  # cancelled while its lease was being saved: the Cancel that follows brings it back
-                offer = Offer(lease.job, lease.first, lease.last, lease.id)
-                if lease.job in link.briefed:
-                    return [offer]
-                link.briefed.add(lease.job)
-                return [Brief(lease.job, job.row.spec.program, job.needs), offer]
+                few = frames.offers(leases[0], None) if len(leases) == 1 else frames.scattered(leases, None)
+                if job.id in link.briefed:
+                    return list(few)
+                link.briefed.add(job.id)
+                return [Brief(job.id, job.row.spec.program, job.needs), *few]
             case Recalled(_, attempts):
                 return [TakeBack(attempts)]
             case probing.Probe(number, row, _, limit_s):

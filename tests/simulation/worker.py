@@ -32,6 +32,7 @@ from tercel.wire.messages import (
     Probed,
     Reports,
     Returned,
+    Scattered,
     Started,
     TakeBack,
     Welcome,
@@ -254,7 +255,7 @@ class SimWorker:
                     self._say(Reports(list(self.agent.owed.values())))
             case Brief():
                 self.agent.on_brief(message)
-            case Offer():
+            case Offer() | Scattered():
                 self._say_returned(self.agent.on_offer(message))
             case TakeBack(attempts):
                 self._say_returned(self.agent.on_take_back(attempts))

@@ -149,20 +149,24 @@ class Books(Accounts):
         """Give tasks of a job that were ready to a worker: one lease per run of task numbers."""
         charge = cost_of(job) * self._clock.worth
         timed = job.mean_wall_s is None or job.mean_wall_s > ADVANCE_MOST_S
+        leases: list[Lease] = []
+        before = self._next_attempt
         for first, last in tasks:
             lease = Lease(self._next_attempt, worker.id, job.id, first, last)
             self._next_attempt += last - first + 1
-            self.throttle.take(worker.info.node, last - first + 1, self._clock.now)
             book = LeaseBook(lease, job.needs, charge)
-            job.due += charge * book.open
             if timed:
                 self._time(job, book)
             for task in range(first, last + 1):
                 flight = Flight(job, task, lease.id + task - first, worker, book)
                 job.flights[task] = flight
                 worker.board(flight)
+            leases.append(lease)
             self.changes.append(Leased(lease))
-            self.effects.append(Offered(lease))
+        count = self._next_attempt - before
+        job.due += charge * count
+        self.throttle.take(worker.info.node, count, self._clock.now)
+        self.effects.append(Offered(leases))
 
     def _requeue(self, flight: Flight, event: TaskEvent, again: bool = False) -> None:
         """An attempt that will not be reported (`again`: was): its task is ready again. It is off its worker already."""

@@ -19,9 +19,9 @@ class Welcomed(msgspec.Struct, frozen=True):
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """Give a worker the tasks of a lease."""
+    """Give a worker the tasks of these leases, which follow one another and are of one job."""
 
-    lease: Lease
+    leases: list[Lease]
 
 
 class Acknowledged(msgspec.Struct, frozen=True):

@@ -12,6 +12,8 @@ walks them one after the other, however long the chain.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Protocol
 
 from tercel.core.changes import Edge
@@ -113,9 +115,14 @@ def attach(job: Job, edges: Sequence[Edge], tasks: IntervalSet, find: Find) -> A
             continue
         _attach_need(Need(after, job, needed), tasks, found)
     waiting: list[Range] = []
-    for edge in edges:
-        if edge[0] in tasks:
-            _attach_edge(job, edge, find, found, waiting)
+    watched = edges if len(tasks) == job.task_count else [edge for edge in edges if edge[0] in tasks]
+    for other, group in groupby(watched, key=itemgetter(1)):
+        if (needed := find(other)) is not None:
+            _attach_edges(job, needed, group, found, waiting)
+            continue
+        for edge in group:
+            alone = IntervalSet([(edge[0], edge[0])])
+            found.broken.append((alone, f"job {other}, which is not known any more"))
     found.waiting.update(IntervalSet(waiting))
     return found
 
@@ -138,31 +145,32 @@ def _attach_need(need: Need, tasks: IntervalSet, found: Attached) -> None:
             found.waiting.update(tasks)
 
 
-def _attach_edge(job: Job, edge: Edge, find: Find, found: Attached, waiting: list[Range]) -> None:
+def _attach_edges(
+    job: Job, needed: Job, edges: Iterable[Edge], found: Attached, waiting: list[Range]
+) -> None:
     """Who waits is gathered in `waiting`: a hundred thousand edges are joined at once."""
-    task, other, first, last = edge
-    needed = find(other)
-    if needed is None:
-        found.broken.append((IntervalSet([(task, task)]), f"job {other}, which is not known any more"))
-        return
     runs_anyway = needed.row.spec.on_failure is OnFailure.RUN
     begun = needed.ended_count > 0
-    for number in range(first, last + 1):
-        if begun and number in needed.finished:
-            continue
-        if begun and (number in needed.failed or number in needed.cancelled):
-            if not runs_anyway:
-                reason = f"{other}.{number}, which {_how(needed, number)}"
+    arrows, unmet = needed.arrows, job.unmet
+    for task, _, first, last in edges:
+        waits = (job.id, task)
+        for number in range(first, last + 1):
+            if begun and number in needed.finished:
+                continue
+            if begun and (number in needed.failed or number in needed.cancelled):
+                if runs_anyway:
+                    continue
+                reason = f"{needed.id}.{number}, which {_how(needed, number)}"
                 found.broken.append((IntervalSet([(task, task)]), reason))
                 # It is an arrow all the same: should that task be retried, this one waits for it again.
-            else:
-                continue
-        behind = needed.arrows.setdefault(number, {})
-        if (job.id, task) not in behind:  # said twice, it is one arrow all the same
-            behind[job.id, task] = job
-            job.unmet[task] = job.unmet.get(task, 0) + 1
-        needed.dependents[job.id] = job
-        waiting.append((task, task))
+            behind = arrows.get(number)
+            if behind is None:
+                behind = arrows[number] = {}
+            if waits not in behind:  # said twice, it is one arrow all the same
+                behind[waits] = job
+                unmet[task] = unmet.get(task, 0) + 1
+            needed.dependents[job.id] = job
+            waiting.append((task, task))
 
 
 def why_broken(needed: Job, unsuccessful: IntervalSet, need: Need) -> str:

@@ -6,11 +6,10 @@ Ranges are inclusive on both sides, as people type them: 0-99 is (0, 99).
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from heapq import merge
 
 Range = tuple[int, int]
 FEW = 16
-"""Up to so many ranges are applied one by one; more, if there are so many times as many here."""
+"""Up to so many ranges are applied one by one: more are cheaper to put together with all that are here."""
 
 
 class IntervalSet:
@@ -28,7 +27,7 @@ class IntervalSet:
         self._head = 0
         self._count = 0
         if ranges:  # very many sets begin empty
-            self._replace(_joined(sorted(ranges)))
+            self._become(_joined(sorted(ranges)))
 
     def __len__(self) -> int:
         return self._count
@@ -101,8 +100,9 @@ class IntervalSet:
             self._count -= self._last[at] - self._first[at] + 1
         first = min(first, self._first[low])
         last = max(last, self._last[high - 1])
-        self._splice(low, high, [(first, last)])
         self._count += last - first + 1
+        self._first[high - 1], self._last[high - 1] = first, last
+        self._drop(low, high - 1)
 
     def discard(self, number: int) -> None:
         self.discard_range(number, number)
@@ -112,23 +112,25 @@ class IntervalSet:
             return
         low = bisect_left(self._last, first, self._head)
         high = bisect_right(self._first, last, low)
-        if (
-            high - low == 1 and self._first[low] == first and self._last[low] == last
-        ):  # mostly: one range goes
-            self._count -= last - first + 1
-            self._remove(low)
+        if low == high:
             return
-        kept: list[Range] = []
+        start, end = self._first[low], self._last[low]
+        if start < first and last < end:  # a hole: what is before it becomes a range of its own
+            self._first[low] = last + 1
+            self._count -= last + 1 - start
+            self._insert(low, start, first - 1)
+            return
+        if start < first:
+            self._last[low] = first - 1
+            self._count -= end + 1 - first
+            low += 1
+        if low < high and last < self._last[high - 1]:
+            high -= 1
+            self._count -= last + 1 - self._first[high]
+            self._first[high] = last + 1
         for at in range(low, high):
-            start, end = self._first[at], self._last[at]
-            self._count -= end - start + 1
-            if start < first:
-                kept.append((start, first - 1))
-                self._count += first - start
-            if end > last:
-                kept.append((last + 1, end))
-                self._count += end - last
-        self._splice(low, high, kept)
+            self._count -= self._last[at] - self._first[at] + 1
+        self._drop(low, high)
 
     def take_first(self, count: int) -> list[Range]:
         """Remove the `count` smallest members (or all there are) and return them as ranges."""
@@ -144,25 +146,42 @@ class IntervalSet:
                 self._first[at] = start + size
                 break
             at += 1
-        if at > self._head:
-            self._splice(self._head, at, [])
+        self._drop(self._head, at)
         return taken
 
     def update(self, other: "IntervalSet") -> None:
-        if not other._count:
-            return
         theirs = other.ranges()
-        if self._are_few(theirs):
+        if len(theirs) <= FEW:
             for first, last in theirs:
                 self.add_range(first, last)
             return
-        self._replace(_joined(merge(self.ranges(), theirs)))
+        firsts: list[int] = []
+        lasts: list[int] = []
+        at = self._head
+        for first, last in theirs:
+            low = bisect_left(self._last, first - 1, at)
+            high = bisect_right(self._first, last + 1, low)
+            firsts += self._first[at:low]
+            lasts += self._last[at:low]
+            at = high
+            if low < high:
+                self._count -= self._size(low, high)
+                first, last = min(first, self._first[low]), max(last, self._last[high - 1])
+            if not lasts or first > lasts[-1] + 1:
+                self._count += last - first + 1
+                firsts.append(first)
+                lasts.append(last)
+            elif last > lasts[-1]:  # one of ours reaches from the one before to this one
+                self._count += last - lasts[-1]
+                lasts[-1] = last
+        self._first, self._last = firsts + self._first[at:], lasts + self._last[at:]
+        self._head = 0
 
     def difference_update(self, other: "IntervalSet") -> None:
-        if not other._count or not self._count:
-            return
-        theirs = other.ranges()
-        if self._are_few(theirs):
+        theirs = other.ranges() if self._count else []
+        if (
+            len(theirs) * FEW < len(self._first) or len(theirs) <= FEW
+        ):  # to take out is cheaper than to put in
             for first, last in theirs:
                 self.discard_range(first, last)
             return
@@ -181,11 +200,7 @@ class IntervalSet:
             there = max(there, at - 1)
             if first <= last:
                 left.append((first, last))
-        self._replace(left)
-
-    def _are_few(self, theirs: list[Range]) -> bool:
-        """Whether it is cheaper to apply them one by one than to go through all there is here."""
-        return len(theirs) <= FEW or len(theirs) * FEW < len(self._first) - self._head
+        self._become(left)
 
     def intersection(self, other: "IntervalSet") -> "IntervalSet":
         both = IntervalSet()
@@ -204,12 +219,16 @@ class IntervalSet:
                 both._count += lasts[-1] - firsts[-1] + 1
         return both
 
-    def _replace(self, ranges: list[Range]) -> None:
-        """Become exactly these ranges: ascending, with gaps between them."""
+    def _become(self, ranges: list[Range]) -> None:
+        """Exactly these: ascending, with gaps between them."""
         self._first = [first for first, _ in ranges]
         self._last = [last for _, last in ranges]
         self._head = 0
-        self._count = sum(last - first + 1 for first, last in ranges)
+        self._count = self._size(0, len(ranges))
+
+    def _size(self, low: int, high: int) -> int:
+        """How many members are in entries low..high-1."""
+        return sum(self._last[low:high]) - sum(self._first[low:high]) + high - low
 
     def _insert(self, at: int, first: int, last: int) -> None:
         self._count += last - first + 1
@@ -220,18 +239,14 @@ class IntervalSet:
             self._first.insert(at, first)
             self._last.insert(at, last)
 
-    def _remove(self, at: int) -> None:
-        if at == self._head:
-            self._splice(at, at + 1, [])
-        else:
-            del self._first[at], self._last[at]
-
-    def _splice(self, low: int, high: int, ranges: list[Range]) -> None:
-        """Put `ranges` in the place of entries low..high-1; at the front only `_head` moves."""
-        if low == self._head and high - len(ranges) >= 0:
-            low = self._head = high - len(ranges)
-        self._first[low:high] = [first for first, _ in ranges]
-        self._last[low:high] = [last for _, last in ranges]
+    def _drop(self, low: int, high: int) -> None:
+        """Entries low..high-1 are no more; at the front only `_head` moves."""
+        if low == high:
+            return
+        if low > self._head:
+            del self._first[low:high], self._last[low:high]
+            return
+        self._head = high
         if self._head > FEW and self._head * 2 > len(self._first):
             del self._first[: self._head], self._last[: self._head]
             self._head = 0

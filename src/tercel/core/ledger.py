@@ -127,6 +127,7 @@ class Job:
         "forgiven",
         "growths",
         "held",
+        "id",
         "inputs",
         "interruptions",
         "kind",
@@ -159,6 +160,7 @@ class Job:
     )
 
     def __init__(self, row: JobRow, queue: Queue) -> None:
+        self.id = row.id
         self.row = row
         self.queue = queue
         self.user: Account = queue.user(row.owner)
@@ -243,10 +245,6 @@ class Job:
         """Tasks that wait for a task of this one: by that task, then by their job's id and their number."""
         self.dependents: dict[int, Job] = {}
         """All unfinished jobs that have to do with this one in such a way."""
-
-    @property
-    def id(self) -> int:
-        return self.row.id
 
     def took(self, wall_s: float) -> bool:
         """Learn from how long one of its tasks took. Whether that makes it another kind: see `span_s`."""

@@ -82,8 +82,10 @@ class Waiting(Blocked):
         while todo:
             job, tasks, why = todo.popleft()
             finished = tasks.intersection(job.finished)
-            unsuccessful = tasks.copy()
-            unsuccessful.difference_update(finished)
+            unsuccessful = IntervalSet()
+            if len(finished) < len(tasks):
+                unsuccessful.update(tasks)
+                unsuccessful.difference_update(finished)
             for need in list(job.watchers):
                 met, broken = need.hear(finished, unsuccessful)
                 touched[need.job.id] = need.job

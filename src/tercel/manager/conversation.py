@@ -18,6 +18,7 @@ from tercel.manager.frames import frames
 from tercel.manager.looks import Looks
 from tercel.wire.messages import (
     LOOK,
+    SCATTERED,
     Ack,
     Bye,
     Cached,
@@ -61,6 +62,8 @@ class Conversation:
         """The number of its Hello, once it is said."""
         self.welcomed = False
         self.said_bye = False
+        self.takes_scattered = False
+        """Offers of tasks that are no neighbours."""
         self.briefed: set[int] = set()
         """Jobs whose brief was sent on this link."""
         self._values: dict[int, set[str]] = {}
@@ -157,6 +160,7 @@ class Conversation:
             return False
         self.worker = hello.worker
         self.looks.understood = LOOK in hello.knows
+        self.takes_scattered = SCATTERED in hello.knows
         self._manager.telling.joined(self)
         machine = self._manager.machine
         now = self._manager.clock()

@@ -112,10 +112,8 @@ class Hub:
     def progressed(self, job: int, ended: list[int], spoke: list[int]) -> None:
         for subscription in self._by_job.get(job, ()):
             news = subscription.about(job)
-            for task in ended:
-                news.ended.add(task)
-            for task in spoke:
-                news.spoke.add(task)
+            news.ended.update(IntervalSet((task, task) for task in ended))
+            news.spoke.update(IntervalSet((task, task) for task in spoke))
 
     def done(self, job: int, finished: int, failed: int, cancelled: int) -> None:
         for subscription in self._by_job.get(job, ()):

@@ -15,6 +15,7 @@ from tercel.wire.messages import (
     FromManager,
     Offer,
     Piece,
+    Scattered,
     TakeBack,
     Welcome,
 )
@@ -32,14 +33,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def offers(lease: Lease, lines: list[str] | None, calls: list[Call] | None = None) -> Iterator[Offer]:
     """The tasks of a lease, with their lines or calls if the job has any, in pieces of a size that can be sent."""
-    if lines is not None:
-        sizes = [len(line) * _CHARACTER_BYTES for line in lines]
-    elif calls is not None:
-        sizes = [_call_size(call) for call in calls]
-    else:
+    if lines is None and calls is None:
         yield Offer(lease.job, lease.first, lease.last, lease.id)
         return
-    for begin, end in _fitting(sizes):
+    for begin, end in _fitting(_sizes(lines, calls)):
         yield Offer(
             lease.job,
             lease.first + begin,
@@ -48,6 +45,29 @@ def offers(lease: Lease, lines: list[str] | None, calls: list[Call] | None = Non
             lines and lines[begin:end],
             calls and calls[begin:end],
         )
+
+
+def scattered(
+    leases: Sequence[Lease], lines: list[str] | None, calls: list[Call] | None = None
+) -> Iterator[Scattered]:
+    """The tasks of leases that follow one another, as above."""
+    tasks = [task for lease in leases for task in range(lease.first, lease.last + 1)]
+    sizes = _sizes(lines, calls) or [_ID_BYTES] * len(tasks)
+    for begin, end in _fitting(sizes):
+        yield Scattered(
+            leases[0].job,
+            tasks[begin:end],
+            leases[0].id + begin,
+            lines and lines[begin:end],
+            calls and calls[begin:end],
+        )
+
+
+def _sizes(lines: list[str] | None, calls: list[Call] | None) -> list[int]:
+    """Of what each task has of its own, at most."""
+    if lines is not None:
+        return [_ID_BYTES + len(line) * _CHARACTER_BYTES for line in lines]
+    return [_call_size(call) for call in calls or ()]
 
 
 def _fitting(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -88,10 +108,10 @@ def _size(message: FromManager) -> int:
             return _SMALL_BYTES + len(attempts) * _ID_BYTES
         case Welcome(drop=drop):
             return _SMALL_BYTES + len(drop) * _ID_BYTES
-        case Offer(lines=list(lines)):
-            return _SMALL_BYTES + sum(map(len, lines)) * _CHARACTER_BYTES
-        case Offer(calls=list(calls)):
-            return _SMALL_BYTES + sum(map(_call_size, calls))
+        case Offer(lines=lines, calls=calls):
+            return _SMALL_BYTES + sum(_sizes(lines, calls))
+        case Scattered(tasks=tasks, lines=lines, calls=calls):
+            return _SMALL_BYTES + len(tasks) * _ID_BYTES + sum(_sizes(lines, calls))
         case Brief():
             # There are few; most have a hundred bytes, but a sweep's has all the values that it lists.
             return len(_encode(message))

@@ -23,4 +23,4 @@ def restored(job: Job, store: Store) -> list[tuple[str, ...]] | None:
     """The same, of a job that was known before."""
     if not asked(job.row):
         return None
-    return inputs_of(job.row, store.calls(job.id, 0, job.task_count - 1))
+    return inputs_of(job.row, store.calls(job.id, [(0, job.task_count - 1)]))

@@ -338,8 +338,8 @@ class Manager:
         match effect:
             case Acknowledged(worker, attempts):
                 self.telling.send(worker, Ack(attempts))
-            case Offered(lease):
-                self.telling.offer(lease)
+            case Offered(leases):
+                self.telling.offer(leases)
             case Progressed(job, ended, spoke):
                 self.hub.progressed(job, ended, spoke)
             case JobDone(job, finished, failed, cancelled):

@@ -3,11 +3,14 @@
 A message for a worker that is not connected goes nowhere: when it comes back, the machine says anew what it is due.
 """
 
+from collections.abc import Sequence
+
 from tercel.core.blocking import program_of
+from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import Lease
+from tercel.core.model import Call, Lease
+from tercel.manager import frames
 from tercel.manager.conversation import Conversation
-from tercel.manager.frames import offers
 from tercel.manager.values import named
 from tercel.stores.contract import Store
 from tercel.wire.messages import Brief, Forget, FromManager, Welcome
@@ -62,27 +65,39 @@ class Telling:
         if conversation is not None and conversation.hello == hello:
             conversation.post(message)
 
-    def offer(self, lease: Lease) -> None:
-        job = self._machine.jobs.get(lease.job)
-        conversation = self._conversations.get(lease.worker)
+    def offer(self, leases: Sequence[Lease]) -> None:
+        """Leases of one job that follow one another, for one worker."""
+        id, worker = leases[0].job, leases[0].worker
+        job = self._machine.jobs.get(id)
+        conversation = self._conversations.get(worker)
         if job is None or conversation is None or not conversation.welcomed:
             return  # cancelled meanwhile: the Cancel that follows brings it back; or the link is another by now
+        briefed = self._briefed.setdefault(id, set())
+        if worker not in briefed:
+            briefed.add(worker)
+            conversation.briefed.add(id)
+            conversation.post(Brief(id, program_of(job.row.spec), job.needs))
+        if len(leases) > 1 and conversation.takes_scattered:
+            for scattered in frames.scattered(leases, *self._own(job, leases, conversation)):
+                conversation.post(scattered)
+            return
+        for lease in leases:
+            for offer in frames.offers(lease, *self._own(job, [lease], conversation)):
+                conversation.post(offer)
+
+    def _own(
+        self, job: Job, leases: Sequence[Lease], conversation: Conversation
+    ) -> tuple[list[str] | None, list[Call] | None]:
+        """The lines, or the calls, that its tasks have of their own; the worker may ask for the values that those name."""
+        ranges = [(lease.first, lease.last) for lease in leases]
+        lines = self._store.lines(job.id, ranges) if job.row.has_lines else None
         function = job.row.spec.function
-        briefed = self._briefed.setdefault(lease.job, set())
-        if lease.worker not in briefed:
-            briefed.add(lease.worker)
-            conversation.briefed.add(lease.job)
-            conversation.post(Brief(lease.job, program_of(job.row.spec), job.needs))
-        lines = None
-        if job.row.has_lines:
-            lines = self._store.lines(lease.job, lease.first, lease.last)
-        calls = None
-        if function is not None:
-            calls = self._store.calls(lease.job, lease.first, lease.last)
-            if keys := named(calls) + ([function.value] if function.value else []):
-                conversation.allow(lease.job, keys)
-        for offer in offers(lease, lines, calls):
-            conversation.post(offer)
+        if function is None:
+            return lines, None
+        calls = self._store.calls(job.id, ranges)
+        if keys := named(calls) + ([function.value] if function.value else []):
+            conversation.allow(job.id, keys)
+        return lines, calls
 
     def brief_anew(self, job: int) -> None:
         """Workers that know the job are told before they are given more of it."""

@@ -159,9 +159,8 @@ async def _may_have(manager: "Manager", conversation: "Conversation", key: str) 
             held.setdefault(flight.job.id, IntervalSet()).add(flight.task)
             conversation.allow(flight.job.id, [function.value])
     for job, tasks in held.items():
-        for first, last in tasks.ranges():
-            calls = await asyncio.to_thread(manager.store.calls, job, first, last)
-            conversation.allow(job, named(calls))
+        calls = await asyncio.to_thread(manager.store.calls, job, tasks.ranges())
+        conversation.allow(job, named(calls))
     return conversation.may_fetch(key)
 
 

@@ -61,7 +61,7 @@ def job_view(manager: Manager, row: JobRow, *, listed: bool = False) -> JobView:
     if spec.function is not None:
         command = str(spec.function)
     if row.has_lines and not spec.template:
-        command = manager.store.lines(row.id, 0, 0)[0]
+        command = manager.store.lines(row.id, [(0, 0)])[0]
     return JobView(
         id=row.id,
         name=spec.name,
@@ -115,8 +115,8 @@ def submission(store: Store, row: JobRow) -> Submission:
     edges = live.edges if live is not None else []
     fields = {name: getattr(row.spec, name) for name in JobSpec.__struct_fields__}
     first, last = row.ranges[0][0], row.ranges[-1][1]
-    texts = store.lines(row.id, first, last) if row.has_lines else None
-    calls = store.calls(row.id, first, last) if row.spec.function is not None else None
+    texts = store.lines(row.id, [(first, last)]) if row.has_lines else None
+    calls = store.calls(row.id, [(first, last)]) if row.spec.function is not None else None
     named = set(edges_of((), calls, row.ranges))
     return Submission(
         **fields,
@@ -180,9 +180,8 @@ async def _with_points(manager: Manager, row: JobRow, views: list[TaskView]) -> 
     grid = row.spec.grid
     if grid is not None:
         return [replace(view, point=grid.point(view.task)) for view in views]
-    items: list[str] = []
-    for first, last in IntervalSet((view.task, view.task) for view in views).ranges():
-        items += await asyncio.to_thread(manager.store.lines, row.id, first, last)
+    tasks = IntervalSet((view.task, view.task) for view in views).ranges()
+    items = await asyncio.to_thread(manager.store.lines, row.id, tasks)
     return [replace(view, point=item_point(item)) for view, item in zip(views, items, strict=True)]
 
 

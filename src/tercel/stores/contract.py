@@ -135,11 +135,11 @@ class Store(SnapshotStore, Protocol):
     def jobs(self, *, owner: str | None, before: int | None, limit: int) -> list[JobRow]:
         """Newest first; of all owners if None; with ids below `before`."""
 
-    def lines(self, job: int, first: int, last: int) -> list[str]:
-        """The command lines of tasks first..last of a job that has them."""
+    def lines(self, job: int, ranges: Sequence[Range]) -> list[str]:
+        """The command lines of some tasks of a job that has them, as they are asked for."""
 
-    def calls(self, job: int, first: int, last: int) -> list[Call]:
-        """The arguments of tasks first..last of a function's job."""
+    def calls(self, job: int, ranges: Sequence[Range]) -> list[Call]:
+        """The arguments of some tasks of a function's job."""
 
     def outcomes(
         self, job: int, *, ranges: Sequence[Range], states: Sequence[TaskState] = (), limit: int

@@ -5,7 +5,8 @@
                                      <-   Welcome(heartbeat, what to drop)      | Refused
       Presence(capacity, facts)      ->                                          every heartbeat
       Cached(keys)                   ->                                          when that has changed
-                                     <-   Brief(job) once, then Offer(tasks)    up to the credit and ahead
+                                     <-   Brief(job) once, then Offer(tasks) or  up to the credit and ahead
+                                          Scattered(tasks)
       Fetch(key, piece)              ->                                          for calls that refer to values
                                      <-   Piece(key, data)
       Started(attempts)              ->                                          only for tasks that last
@@ -44,6 +45,8 @@ INLINE_OUTPUT_BYTES = 16 * 1024
 """Outputs up to this size travel inside the report."""
 LOOK = "look"
 """In Hello.knows: Look."""
+SCATTERED = "scattered"
+"""In Hello.knows: Scattered."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -59,7 +62,7 @@ class Hello(_Message, frozen=True):
     info: WorkerInfo
     held: list[Held]
     knows: tuple[str, ...] = ()
-    """What it understands beyond its protocol's first version: LOOK."""
+    """What it understands beyond its protocol's first version: LOOK, SCATTERED."""
 
 
 class Presence(_Message, frozen=True):
@@ -166,6 +169,16 @@ class Offer(_Message, frozen=True):
     """One per task, if the job is a function's."""
 
 
+class Scattered(_Message, frozen=True):
+    """Like Offer, of tasks that are no neighbours: those of a graph become ready here and there."""
+
+    job: int
+    tasks: list[int]
+    first_attempt: int
+    lines: list[str] | None = None
+    calls: list[Call] | None = None
+
+
 class TakeBack(_Message, frozen=True):
     attempts: list[int]
 
@@ -245,6 +258,7 @@ FromManager = (
     | Refused
     | Brief
     | Offer
+    | Scattered
     | TakeBack
     | Ack
     | Cancel

@@ -22,7 +22,7 @@ from tercel.core.model import Needs
 from tercel.core.presence import Held
 from tercel.core.reports import End, Report
 from tercel.runners.contract import Launch
-from tercel.wire.messages import Brief, Offer
+from tercel.wire.messages import Brief, Offer, Scattered
 from tercel.worker.cleaning import Cleanup, cleans_after
 from tercel.worker.debts import Debts
 from tercel.worker.held import Attempt, Job, Lane
@@ -147,12 +147,13 @@ class Agent:
             known.ended = True
             self._forget_if_unused(known)
 
-    def on_offer(self, offer: Offer) -> list[int]:
+    def on_offer(self, offer: Offer | Scattered) -> list[int]:
         """Queue the offered tasks. Returns those it will not take: it is draining or paused, or gives less by now."""
-        count = offer.last - offer.first + 1
-        if count < 1 or any(of is not None and len(of) != count for of in (offer.lines, offer.calls)):
+        tasks = offer.tasks if isinstance(offer, Scattered) else range(offer.first, offer.last + 1)
+        count = len(tasks)
+        if not count or any(of is not None and len(of) != count for of in (offer.lines, offer.calls)):
             raise PeerError(
-                f"the manager offered tasks {offer.first} to {offer.last} with wrong lines or calls"
+                f"the manager offered tasks of job {offer.job} with wrong lines or calls, or none"
             )
         attempts = range(offer.first_attempt, offer.first_attempt + count)
         if self.draining or self.paused:
@@ -168,7 +169,7 @@ class Agent:
             if attempt not in self._held and attempt not in self.owed:
                 line = offer.lines[at] if offer.lines is not None else ""
                 call = offer.calls[at] if offer.calls is not None else None
-                self._hold(Attempt(job, offer.first + at, attempt, line, call))
+                self._hold(Attempt(job, tasks[at], attempt, line, call))
         return []
 
     def _hold(self, held: Attempt) -> None:

@@ -28,6 +28,7 @@ from tercel.testers.contract import Asks
 from tercel.wire.messages import (
     LOOK,
     PROTOCOL,
+    SCATTERED,
     Ack,
     Brief,
     Cancel,
@@ -44,6 +45,7 @@ from tercel.wire.messages import (
     Probe,
     Probed,
     Refused,
+    Scattered,
     Seen,
     Tail,
     TailData,
@@ -264,7 +266,7 @@ class Worker:
             # From here on whatever happens is either in Hello or said after it.
             self._talk = talk
             about, held = self._described(), self._agent.held()
-            hello = Hello(PROTOCOL, self.name, self._instance, about, held, (LOOK,))
+            hello = Hello(PROTOCOL, self.name, self._instance, about, held, (LOOK, SCATTERED))
             self._on_welcome(await talk.greet(hello))
             await talk.run(list(self._agent.owed.values()))
         finally:
@@ -314,7 +316,7 @@ class Worker:
     def _take(self, messages: list[FromManager]) -> None:
         for message in messages:
             match message:
-                case Offer():
+                case Offer() | Scattered():
                     self._give_back(self._agent.on_offer(message))
                 case Ack(attempts):
                     self._agent.on_ack(attempts)

@@ -194,13 +194,13 @@ class MemoryStore(Store):
             ]
         return rows[: max(limit, 0)]
 
-    def lines(self, job: int, first: int, last: int) -> list[str]:
+    def lines(self, job: int, ranges: Sequence[Range]) -> list[str]:
         with self._lock:
-            return _of_tasks(self._books.jobs.get(job), self._books.lines.get(job, ()), first, last)
+            return _of_tasks(self._books.jobs.get(job), self._books.lines.get(job, ()), ranges)
 
-    def calls(self, job: int, first: int, last: int) -> list[Call]:
+    def calls(self, job: int, ranges: Sequence[Range]) -> list[Call]:
         with self._lock:
-            return _of_tasks(self._books.jobs.get(job), self._books.calls.get(job, ()), first, last)
+            return _of_tasks(self._books.jobs.get(job), self._books.calls.get(job, ()), ranges)
 
     def outcomes(
         self, job: int, *, ranges: Sequence[Range], states: Sequence[TaskState] = (), limit: int
@@ -308,15 +308,16 @@ class MemoryStore(Store):
         return [data for number, (data, _) in pieces if first <= number <= last]
 
 
-def _of_tasks(row: JobRow | None, items: Sequence[T], first: int, last: int) -> list[T]:
-    """Those of tasks first..last, of what each task of a job has."""
+def _of_tasks(row: JobRow | None, items: Sequence[T], ranges: Sequence[Range]) -> list[T]:
+    """Those of some tasks, of what each task of a job has."""
     if row is None or not items:
         return []
     found: list[T] = []
-    passed = 0  # tasks of the ranges before this one
-    for low, high in row.ranges:
-        start, end = max(first, low), min(last, high)
-        if start <= end:
-            found += items[passed + start - low : passed + end - low + 1]
-        passed += high - low + 1
+    for first, last in ranges:
+        passed = 0  # tasks of the job's ranges before this one
+        for low, high in row.ranges:
+            start, end = max(first, low), min(last, high)
+            if start <= end:
+                found += items[passed + start - low : passed + end - low + 1]
+            passed += high - low + 1
     return found

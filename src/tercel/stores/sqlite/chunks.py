@@ -7,7 +7,7 @@ kept decoded: tasks are dispatched in order, a handful at a time.
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
 
@@ -97,15 +97,19 @@ class Chunks(Generic[T]):
         self._cached: OrderedDict[tuple[int, int], Chunk[T]] = OrderedDict()
         """By job and first task; the one used last at the end."""
 
-    def of(self, job: int, first: int, last: int) -> list[T]:
+    def of(self, job: int, ranges: Iterable[Range]) -> list[T]:
         found: list[T] = []
-        at = first
-        while at <= last:
-            chunk = self._recall(job, at) or self._read(job, at)
-            if chunk is None or chunk.first > last:
-                break
-            found += chunk.items[max(at - chunk.first, 0) : last + 1 - chunk.first]
-            at = chunk.behind
+        chunk: Chunk[T] | None = None
+        for at, last in ranges:
+            while at <= last:
+                if (
+                    chunk is None or not chunk.first <= at < chunk.behind
+                ):  # mostly it is the one of the range before
+                    chunk = self._recall(job, at) or self._read(job, at)
+                if chunk is None or chunk.first > last:
+                    break
+                found += chunk.items[max(at - chunk.first, 0) : last + 1 - chunk.first]
+                at = chunk.behind
         return found
 
     def forget(self, jobs: Collection[int]) -> None:

@@ -6,7 +6,7 @@ any thread         questions, each on a connection and a committed state of its 
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -276,16 +276,16 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             return jobs.newest(connection, owner=owner, before=below, limit=_known(max(limit, 0)))
 
-    def lines(self, job: int, first: int, last: int) -> list[str]:
-        return self._lines.of(_known(job), _known(first), _known(last))
+    def lines(self, job: int, ranges: Sequence[Range]) -> list[str]:
+        return self._lines.of(_known(job), _all_known(ranges))
 
-    def calls(self, job: int, first: int, last: int) -> list[Call]:
-        return self._calls.of(_known(job), _known(first), _known(last))
+    def calls(self, job: int, ranges: Sequence[Range]) -> list[Call]:
+        return self._calls.of(_known(job), _all_known(ranges))
 
     def outcomes(
         self, job: int, *, ranges: Sequence[Range], states: Sequence[TaskState] = (), limit: int
     ) -> list[Outcome]:
-        known = [(_known(first), _known(last)) for first, last in ranges]
+        known = _all_known(ranges)
         with self._readers.snapshot() as connection:
             return outcomes.outcomes(
                 connection, _known(job), ranges=known, states=states, limit=_known(max(limit, 0))
@@ -304,7 +304,7 @@ class SqliteStore(Store):
             return notes.of_job(connection, _known(job), since, max(skip, 0), max(limit, 0))
 
     def half_done(self, job: int, ranges: Sequence[Range]) -> list[tuple[int, int]]:
-        known = [(_known(first), _known(last)) for first, last in ranges]
+        known = _all_known(ranges)
         with self._readers.snapshot() as connection:
             return outcomes.half_done(connection, _known(job), known)
 
@@ -340,7 +340,7 @@ class SqliteStore(Store):
             return [data for (data,) in found]
 
     def values(self, job: int, *, ranges: Sequence[Range], limit: int, most_bytes: int) -> list[ValueRow]:
-        known = [(_known(first), _known(last)) for first, last in ranges]
+        known = _all_known(ranges)
         with self._readers.snapshot() as connection:
             return values.returned(connection, _known(job), ranges=known, limit=limit, most_bytes=most_bytes)
 
@@ -376,3 +376,7 @@ def _live(connection: sqlite3.Connection, row: JobRow) -> LiveJob:
 def _known(number: int) -> int:
     """A number that SQLite can be asked about: people may ask for anything, and what is absurd is not there."""
     return max(-_MOST, min(number, _MOST))
+
+
+def _all_known(ranges: Iterable[Range]) -> list[Range]:
+    return [(_known(first), _known(last)) for first, last in ranges]
