@@ -1,7 +1,9 @@
 """logs, events and watch: answers that arrive bit by bit, and go on after a loss."""
 
+import asyncio
 import os
 import threading
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -37,6 +39,23 @@ async def test_logs_of_a_missing_task_raise(manager: FakeManager) -> None:
         with pytest.raises(NotFound, match="no task 5"):
             async for _ in client.logs(37, 5):
                 pass
+
+
+def test_whoever_stops_watching_hears_no_complaint_when_the_loop_ends(
+    manager: FakeManager, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop's end closes all generators that were left, in any order."""
+    manager.says("GET", "/v1/events", *[events(RUNNING, DONE)] * 20)
+
+    async def first() -> api.Event:
+        async with AsyncClient() as client:
+            kept.append(client.watch([37]))
+            return await anext(kept[-1])
+
+    kept: list[AsyncGenerator[api.Event, None]] = []
+    for _ in range(20):
+        assert asyncio.run(first()) == RUNNING
+    assert (caplog.text, capfd.readouterr().err) == ("", "")
 
 
 async def test_events_survive_any_cut_in_the_stream(manager: FakeManager) -> None:

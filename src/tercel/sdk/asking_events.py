@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from urllib.parse import urlencode
 
 from tercel.core.errors import Forbidden, PassingFault, PeerError, TercelError
@@ -24,7 +25,7 @@ class AsksEvents(Connection):
         """What happens to the jobs, over one connection; ends when it does. `tasks` tells which tasks ended."""
         query = [("job", str(job)) for job in jobs] + ([("tasks", "true")] if tasks else [])
         parser = SseParser()
-        async with self._stream(f"/v1/events?{urlencode(query)}", EVENT_SILENCE_S) as chunks:
+        with await self._stream(f"/v1/events?{urlencode(query)}", EVENT_SILENCE_S) as chunks:
             async for chunk in chunks:
                 for data in _parse(parser, chunk):
                     yield decode(data, api.Event)
@@ -44,8 +45,9 @@ class AsksEvents(Connection):
         waiting = list(dict.fromkeys(jobs))
         while waiting:
             group, waiting = waiting[:MOST_JOBS_PER_STREAM], waiting[MOST_JOBS_PER_STREAM:]
-            async for event in self._watch_group(set(group), tasks, on_lost):
-                yield event
+            async with aclosing(self._watch_group(set(group), tasks, on_lost)) as events:
+                async for event in events:
+                    yield event
 
     async def _watch_group(
         self, waiting: set[int], tasks: bool, on_lost: Callable[[TercelError], None] | None
@@ -53,13 +55,14 @@ class AsksEvents(Connection):
         pause_s = 0.1
         while waiting:
             try:
-                async for event in self.events(sorted(waiting), tasks=tasks):
-                    self._answered, pause_s = True, 0.1
-                    if event.done:
-                        waiting.discard(event.job)
-                    yield event
-                    if not waiting:
-                        return
+                async with aclosing(self.events(sorted(waiting), tasks=tasks)) as events:
+                    async for event in events:
+                        self._answered, pause_s = True, 0.1
+                        if event.done:
+                            waiting.discard(event.job)
+                        yield event
+                        if not waiting:
+                            return
                 lost: TercelError = Broken("the manager closed the stream of events")
             except (PassingFault, PeerError, Forbidden) as error:
                 # A restarted manager may have another token in its access file, so that the old one is refused.

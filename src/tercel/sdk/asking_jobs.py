@@ -66,7 +66,7 @@ class AsksJobs(Connection):
     ) -> AsyncGenerator[bytes, None]:
         """What a task wrote to `out` or `err`; with `follow`, until it has ended."""
         query: Query = {"stream": stream, "follow": follow or None}
-        async with self._stream(target(f"/jobs/{job}/tasks/{task}/logs", query), None) as chunks:
+        with await self._stream(target(f"/jobs/{job}/tasks/{task}/logs", query), None) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -154,6 +154,6 @@ class AsksJobs(Connection):
 
     async def value(self, key: str) -> AsyncGenerator[bytes, None]:
         """What was uploaded under a key, or what a task (t37.4) returned, pickled, as it arrives."""
-        async with self._stream(target(f"/values/{key}", {}), ANSWER_TIMEOUT_S) as chunks:
+        with await self._stream(target(f"/values/{key}", {}), ANSWER_TIMEOUT_S) as chunks:
             async for chunk in chunks:
                 yield chunk

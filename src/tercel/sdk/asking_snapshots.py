@@ -39,9 +39,11 @@ class AsksSnapshots(Connection):
         size = 0
         place = Path(path)
         try:
-            with files.writing(place) as file:
-                async with self._stream(asked, ANSWER_TIMEOUT_S, None) as chunks:
-                    size = await _kept(file, chunks, heard)
+            with (
+                files.writing(place) as file,
+                await self._stream(asked, ANSWER_TIMEOUT_S, None) as chunks,
+            ):
+                size = await _kept(file, chunks, heard)
         except OSError as error:
             if isinstance(error, ConnectionError):
                 raise

@@ -4,8 +4,7 @@ The address and the token are those of the arguments, else of the environment, e
 looked up again after the manager was unreachable, because a restarted one may listen elsewhere.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from typing import Self, TypeVar
 
 import msgspec
@@ -13,7 +12,7 @@ import msgspec
 from tercel.core.errors import TercelError, Unreachable, UsageError
 from tercel.links.access import NoToken, find_server
 from tercel.sdk.answers import Query, decode, problem, target
-from tercel.sdk.http import ANSWER_TIMEOUT_S, Answer, Transport
+from tercel.sdk.http import ANSWER_TIMEOUT_S, Answer, Stream, Transport
 
 T = TypeVar("T")
 
@@ -98,15 +97,15 @@ class Connection:
         self._answered = True
         return answer
 
-    @asynccontextmanager
     async def _stream(
         self, target: str, silence_s: float | None, head_s: float | None = ANSWER_TIMEOUT_S
-    ) -> AsyncGenerator[AsyncIterator[bytes], None]:
+    ) -> Stream:
         """Of an answer that comes piece by piece. Raises the problem that it tells of."""
-        async with self._connected().stream(target, silence_s, head_s) as (status, chunks):
-            if status != 200:
-                raise problem(Answer(status, b"".join([chunk async for chunk in chunks])))
-            yield chunks
+        stream = await self._connected().stream(target, silence_s, head_s)
+        if stream.status != 200:
+            with stream as chunks:
+                raise problem(Answer(stream.status, b"".join([chunk async for chunk in chunks])))
+        return stream
 
     async def _upload(self, target: str, size_bytes: int, pieces: Iterable[bytes]) -> Answer:
         """Raises the problem that the answer tells of."""

@@ -11,7 +11,6 @@ break them, and are never repeated.
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -149,6 +148,25 @@ class Connection:
             raise Broken(f"the connection to the manager at {self._url} broke ({error})") from None
 
 
+class Stream:
+    """An answer whose body is read as it arrives, until the block ends.
+
+    No generator: whoever leaves an iteration early may leave it to the loop's end to close all generators, at once and in
+    any order, which one that holds another does not survive.
+    """
+
+    def __init__(self, connection: Connection, status: int, silence_s: float | None) -> None:
+        self.status = status
+        self._connection = connection
+        self._silence_s = silence_s
+
+    def __enter__(self) -> AsyncIterator[bytes]:
+        return self._connection.chunks(self._silence_s)
+
+    def __exit__(self, *raised: object) -> None:
+        self._connection.close()
+
+
 class Transport:
     """All connections to one manager, in one event loop."""
 
@@ -194,17 +212,17 @@ class Transport:
             await asyncio.sleep(pause_s)
         return await self._exchange(await self._connection(), method, target, body, media)
 
-    @asynccontextmanager
     async def stream(
         self, target: str, silence_s: float | None, head_s: float | None = ANSWER_TIMEOUT_S
-    ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-        """(status, body as it arrives), over a connection of its own. The answer begins within `head_s`."""
+    ) -> "Stream":
+        """Over a connection of its own. The answer begins within `head_s`."""
         connection = await Connection.open(self.url)
         try:
             head = await connection.send(self._request("GET", target, b"", ""), b"", head_s)
-            yield head.status_code, connection.chunks(silence_s)
-        finally:
+        except BaseException:
             connection.close()
+            raise
+        return Stream(connection, head.status_code, silence_s)
 
     async def upload(self, target: str, size_bytes: int, pieces: Iterable[bytes]) -> Answer:
         """POST what is too large for memory, over a connection of its own, and wait for as long as it takes."""
