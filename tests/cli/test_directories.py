@@ -166,6 +166,15 @@ def test_a_file_is_printed_as_it_is(tercel: Tercel, manager: FakeManager) -> Non
     assert tercel("worker", "look", "w07", "--log").out == "Joined.\n"
 
 
+def test_a_file_whose_name_is_no_text_is_asked_for_as_it_is_shown(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    manager.says("GET", "/v1/workers/w07/jobs/37/tasks/4/file", tail(b"found"))
+    told = tercel("worker", "look", "w07", "37.4", "--read", os.fsdecode(b"caf\xc3\xa9/no\xfftext"))
+    assert (told.code, told.out) == (0, "found")
+    assert manager.requests[-1].query == {"path": ["café/no\\xfftext"]}
+
+
 def test_on_a_terminal_a_file_commands_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as terminal:
