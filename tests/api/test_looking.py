@@ -95,6 +95,7 @@ async def test_a_directory_is_told_with_whose_the_sandboxes_are(place: Place) ->
     mine = await ran(place, ada.secret, code=3)
     kept = [
         KeptSandbox(mine.job, mine.task, mine.attempt, 5.0, 4096, 2),
+        KeptSandbox(mine.job + 1, mine.task, mine.attempt, 4.5, 4096, 2),
         KeptSandbox(mine.job, mine.task, mine.attempt + 1, 4.0, 4096, 2),
         KeptSandbox(99, 0, 12345, 3.0, 8192, 2),
     ]
@@ -110,6 +111,7 @@ async def test_a_directory_is_told_with_whose_the_sandboxes_are(place: Place) ->
     )
     assert [(k.id, k.owner, k.known) for k in view.kept] == [
         ("1.0", "ada", True),
+        ("2.0", "", False),
         ("1.0", "", False),
         ("99.0", "", False),
     ]
@@ -121,8 +123,29 @@ async def test_a_directory_is_told_with_whose_the_sandboxes_are(place: Place) ->
         WHY["trash"],
         ADVICE["trash"],
     )
-    assert any("2 kept sandboxes are of tasks that this manager does not know" in f for f in view.findings)
+    assert any("3 kept sandboxes are of tasks that this manager does not know" in f for f in view.findings)
     assert place.worker.all(Look)[0].what == AtDirectory()
+
+
+@pytest.mark.must("f")
+async def test_what_a_task_wrote_in_all_its_attempts_is_not_read_to_know_whose_its_sandboxes_are(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been tried thousands of times, and a hundred of its sandboxes may be there."""
+    await place.house.submit(retries=2)
+    offers = []
+    for _ in range(3):
+        offers.append(await place.worker.offered())
+        await place.worker.report(offers[-1], code=1)
+    store, asked = place.house.manager.store, []
+    real = store.tried
+    monkeypatch.setattr(store, "history", lambda *_: pytest.fail("all its outputs are read"))
+    monkeypatch.setattr(store, "tried", lambda *task: asked.append(task) or real(*task))
+    kept = [KeptSandbox(1, 0, offer.attempt, 5.0, 4096, 2) for offer in offers]
+    view = (await place.told("directory", replace(EMPTY, kept=kept))).of(DirectoryView)
+    assert [k.known for k in view.kept] == [True] * 3
+    assert asked == [(1, 0)]
+    assert (await place.told("jobs/1/tasks/0/files", LISTED)).status == 200
 
 
 async def test_the_end_of_a_log_is_told_to_admins_alone(place: Place) -> None:
