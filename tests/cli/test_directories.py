@@ -150,6 +150,10 @@ def test_a_tasks_files_are_shown_in_plain_characters(tercel: Tercel, manager: Fa
         "pipe (no regular file)",
     ]
     assert "that is not all: more than the first 4 entries" in told.err
+    manager.says("GET", "/v1/workers/w07/jobs/37/tasks/4/files", sandbox(kept=list(range(1, 101))))
+    others = tercel("worker", "look", "w07", "37.4").out.splitlines()[2]
+    assert others == "kept too   attempt 100, 99, 98 and 96 more (--attempt)"
+    manager.says("GET", "/v1/workers/w07/jobs/37/tasks/4/files", sandbox())
     assert tercel("--json", "worker", "look", "w07", "37.4").json["files"][1]["path"] == EVIL
     tercel("worker", "look", "w07", "37.4", "--attempt", "5")
     assert manager.asked("GET", "/v1/workers/w07/jobs/37/tasks/4/files")[-1].query == {"attempt": ["5"]}

@@ -11,6 +11,7 @@ from tercel.cli.screen import Screen, write_stdout
 from tercel.cli.words import Cell, duration, pairs, plain, short, size, table
 from tercel.wire.api_looking import DirectoryView, FileTail, FileView, PartView, SandboxView
 
+OTHERS_MOST = 3
 WHAT = {
     "spool": "results that the manager has not acknowledged",
     "outputs": "large outputs, until the manager has them",
@@ -108,11 +109,10 @@ def tell_sandbox(screen: Screen, view: SandboxView) -> None:
     screen.emit(view)
     what = "running" if view.running else "kept"
     since = f"{what} for {duration(max(0.0, now - view.since))}"
-    earlier = ", ".join(str(attempt) for attempt in view.kept if attempt != view.attempt)
     facts = [
         ("task", f"{view.id}, attempt {view.attempt}, {since}"),
         ("directory", f"{view.worker}: {view.dir}"),
-        ("kept too", f"attempt {earlier} (--attempt)" if earlier else ""),
+        ("kept too", _others(view)),
     ]
     screen.tell(pairs(facts))
     if view.files:
@@ -122,6 +122,15 @@ def tell_sandbox(screen: Screen, view: SandboxView) -> None:
         screen.note("nothing is in it")
     if view.cut:
         screen.note(f"that is not all: {plain(view.cut)}")
+
+
+def _others(view: SandboxView) -> str:
+    """The newest of the other attempts: there may be a hundred, with numbers of sixteen digits."""
+    others = [str(attempt) for attempt in reversed(view.kept) if attempt != view.attempt]
+    if not others:
+        return ""
+    more = f" and {len(others) - OTHERS_MOST} more" if len(others) > OTHERS_MOST else ""
+    return f"attempt {', '.join(others[:OTHERS_MOST])}{more} (--attempt)"
 
 
 def _name(file: FileView) -> str:
