@@ -18,7 +18,15 @@ from tercel.core.reports import Report
 from tercel.manager import looks, sightings
 from tercel.manager.findings import ADVICE, WHY, findings
 from tercel.wire import looking as said
-from tercel.wire.api_looking import DirectoryView, FileTail, KeptView, LeftView, PartView, SandboxView
+from tercel.wire.api_looking import (
+    DirectoryView,
+    EntryView,
+    FileTail,
+    KeptView,
+    LeftView,
+    PartView,
+    SandboxView,
+)
 from tercel.wire.looking import (
     KINDS,
     TAIL_BYTES,
@@ -100,8 +108,9 @@ async def test_a_directory_is_told_with_whose_the_sandboxes_are(place: Place) ->
         KeptSandbox(99, 0, 12345, 3.0, 8192, 2),
     ]
     part = Part("kept", 16384, 6, 3.0, [Entry("99.0.12345", 8192, 3.0)])
+    running = Part("sandboxes", 4096, 1, 3.0, [Entry("9.3", 4096, 3.0, "1.0")])
     left = [Left("trash", "trash/1.old.3", 77, 2.0)]
-    found = replace(EMPTY, parts=[part], kept=kept, left=left, log="/var/log/w.log")
+    found = replace(EMPTY, parts=[part, running], kept=kept, left=left, log="/var/log/w.log")
     view = (await place.told("directory", found)).of(DirectoryView)
     assert (view.worker, view.node, view.dir, view.log) == (
         place.worker.name,
@@ -117,6 +126,7 @@ async def test_a_directory_is_told_with_whose_the_sandboxes_are(place: Place) ->
     ]
     assert view.kept[0].path == f"/scratch/w/kept/1.0.{mine.attempt}"
     assert view.parts[0].largest[0].name == "99.0.12345"
+    assert view.parts[1].largest[0].task == "1.0"
     (shown,) = view.left
     assert (shown.path, shown.why, shown.advice) == (
         "/scratch/w/trash/1.old.3",
@@ -353,6 +363,7 @@ LIES: list[tuple[str, Any]] = [
         {"largest": [Entry("x" * 5000, 1, 1.0)]},
         {"largest": [Entry("x", -1, 1.0)]},
         {"largest": [Entry("x", 1, math.nan)]},
+        {"largest": [Entry("x", 1, 1.0, "37.4; rm -rf /")]},
     )),
     *(("directory", replace(EMPTY, kept=[replace(_KEPT, **lie)])) for lie in (
         {"job": NUMBER}, {"task": -1}, {"attempt": NUMBER}, {"size_bytes": -1}, {"since": math.nan}, {"cut": "\n"},
@@ -516,6 +527,20 @@ LEFT_VIEW = LeftView(path="/d/x", size_bytes=2**20, since=0.0, why="", advice=""
             ],
         ),
         (
+            view(
+                parts=[
+                    PartView(
+                        name="sandboxes",
+                        size_bytes=41 * 2**30,
+                        entries=1,
+                        oldest_at=0.0,
+                        largest=[EntryView(name="9.3", size_bytes=1, changed_at=0.0, task="37.4")],
+                    )
+                ]
+            ),
+            ["sandboxes in use take 41 GB: `tercel worker look w 37.4` lists a task's files"],
+        ),
+        (
             view(kept=[sandbox(), sandbox(known=False)], left=[LEFT_VIEW] * 2),
             [
                 "1 kept sandbox is of a task that this manager does not know (any more) (1 GB): `rm -r` it on n",
@@ -523,7 +548,7 @@ LEFT_VIEW = LeftView(path="/d/x", size_bytes=2**20, since=0.0, why="", advice=""
             ],
         ),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_what_is_worth_a_look_is_said_first(seen: DirectoryView, told: list[str]) -> None:
     assert findings(seen, 10_000.0) == told

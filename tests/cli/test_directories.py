@@ -121,15 +121,20 @@ def test_a_directory_is_shown_with_what_is_worth_a_look_first(tercel: Tercel, ma
 
 
 def test_an_orphan_is_nobodys_and_waiting_results_are_told(tercel: Tercel, manager: FakeManager) -> None:
+    lane = EntryView(name="9.3", size_bytes=2**30, changed_at=1.0, task="37.4")
+    running = PartView(name="sandboxes", size_bytes=2**30, entries=9, oldest_at=1.0, largest=[lane])
     orphan = msgspec.structs.replace(directory().kept[0], owner="", known=False)
     manager.says(
         "GET",
         "/v1/workers/w07/directory",
-        directory(kept=[orphan], reports=1200, reports_since=time.time() - 60, left=[], findings=[]),
+        directory(
+            parts=[running], kept=[orphan], reports=1200, reports_since=time.time() - 60, left=[], findings=[]
+        ),
     )
     told = tercel("worker", "look", "w07")
     assert "1,200 not acknowledged, the oldest for 1 m" in told.out
     assert "nobody" in told.out
+    assert "37.4 (1.0 GiB)" in told.out, "people know tasks, not lanes"
     assert "nothing here needs a look" in told.err
     assert tercel("--json", "worker", "look", "w07").json["kept"][0]["known"] is False
 

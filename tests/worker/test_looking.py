@@ -552,9 +552,12 @@ async def test_results_that_wait_and_what_runs_are_known(asking: Asking, tmp_pat
     await link.expect_reports(1)
     found = await asking.ask(AtDirectory())
     assert isinstance(found, Contents) and (found.reports, found.reports_since) == (1, 57.0)
-    stage.runner.directories[101] = dir / "sandboxes/9.3"
+    stage.runner.sandboxes[101] = dir / "sandboxes/9.3"
     (dir / "sandboxes/9.3/0").mkdir(parents=True)
     (dir / "sandboxes/9.3/0/now").touch()
+    found = await asking.ask(AtDirectory())
+    assert isinstance(found, Contents)
+    assert [(entry.name, entry.task) for entry in part(found, "sandboxes").largest] == [("9.3", "1.1")]
     found = await asking.ask(AtSandbox(1, 1, [101]))
     assert isinstance(found, Listing) and found.running and [f.path for f in found.files] == ["now"]
     stage.runner.end(101)
@@ -568,11 +571,11 @@ async def test_what_is_in_a_sandbox_that_has_another_tenant_by_now_is_not_told(
 ) -> None:
     lane = tmp_path / "dir/sandboxes/9.3"
     (lane / "0").mkdir(parents=True)
-    asking.stage.runner.directories[101] = lane
+    asking.stage.runner.sandboxes[101] = lane
     real = looking.listing
 
     def ends_meanwhile(*args: Any) -> Listing:
-        asking.stage.runner.directories.clear()
+        asking.stage.runner.sandboxes.clear()
         (lane / "0/theirs").touch()
         return real(*args)
 

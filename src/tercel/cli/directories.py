@@ -62,7 +62,9 @@ def _part(part: PartView, now: float) -> list[Cell]:
         _size(part.size_bytes, part.cut),
         part.entries,
         _age(part.oldest_at, now),
-        f"{short(largest.name, 32)} ({size(largest.size_bytes)})" if largest is not None else "",
+        f"{largest.task or short(largest.name, 32)} ({size(largest.size_bytes)})"
+        if largest is not None
+        else "",
         WHAT.get(part.name, ""),
     ]
 

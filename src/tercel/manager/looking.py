@@ -225,7 +225,9 @@ def _part_view(part: Part) -> PartView:
 
 
 def _entry_view(entry: Entry) -> EntryView:
-    return EntryView(name=entry.name, size_bytes=entry.size_bytes, changed_at=entry.changed_at)
+    return EntryView(
+        name=entry.name, size_bytes=entry.size_bytes, changed_at=entry.changed_at, task=entry.task
+    )
 
 
 def _left_view(dir: str, left: Left) -> LeftView:

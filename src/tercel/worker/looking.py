@@ -13,6 +13,7 @@ while is said to be nobody's.
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -74,6 +75,8 @@ class Books(msgspec.Struct, frozen=True):
     """Offered, under way, or not acknowledged."""
     reports: int = 0
     reports_since: float = 0.0
+    lanes: dict[str, str] = {}
+    """By the name of the directory among `sandboxes`: the task that runs there, as 37.4."""
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -99,7 +102,7 @@ def contents(dir: Path, books: Books, log: Path | None, now: float, budget: Budg
         for at, name in enumerate(DIRECTORIES):
             share = budget.share(len(DIRECTORIES) + 1 - at)
             measured = _measured(root, name, share)
-            parts.append(_part(name, measured, share.cut))
+            parts.append(_part(name, measured, share.cut, books.lanes if name == "sandboxes" else {}))
             kept += [sandbox for one in measured if (sandbox := _kept(name, one)) is not None]
             left += [lost for one in measured if (lost := _left(name, one, books, now)) is not None]
         foreign = _each(root, files.others(), budget)
@@ -215,14 +218,14 @@ def _measure(directory: int, name: str, budget: Budget) -> _Measured:
     return _Measured(shown(name), told_size(size_bytes), entries, *times, budget.missed)
 
 
-def _part(name: str, measured: list[_Measured], cut: str) -> Part:
+def _part(name: str, measured: list[_Measured], cut: str, tasks: Mapping[str, str] = {}) -> Part:
     largest = sorted(measured, key=lambda one: -one.size_bytes)[:LARGEST_MOST]
     return Part(
         name=name,
         size_bytes=told_size(sum(one.size_bytes for one in measured)),
         entries=sum(one.entries for one in measured),
         oldest_at=min((one.changed_at for one in measured), default=0.0),
-        largest=[Entry(one.name, one.size_bytes, one.changed_at) for one in largest],
+        largest=[Entry(one.name, one.size_bytes, one.changed_at, tasks.get(one.name, "")) for one in largest],
         cut=cut,
     )
 

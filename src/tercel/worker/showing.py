@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tercel.core.errors import UsageError
+from tercel.core.selectors import task_name
 from tercel.runners.contract import Runner
 from tercel.wire.looking import AtDirectory, AtFile, AtLog, AtSandbox, Found, Unseen
 from tercel.wire.messages import Look, Seen
@@ -100,22 +101,22 @@ class Showing:
     # -- what the worker knows ----------------------------------------------------------------------------
 
     def _books(self) -> Books:
-        owed = self._agent.owed
+        owed, held = self._agent.owed, {one.attempt: one for one in self._agent.held()}
+        lanes = self._runner.directories().items()
         return Books(
-            frozenset(held.attempt for held in self._agent.held()),
+            frozenset(held),
             len(owed),
             # Of what never began there is no time.
             min((r.started_at + r.wall_s for r in owed.values() if r.started_at > 0), default=0.0),
+            {lane.name: task_name(held[at].job, held[at].task) for at, lane in lanes if at in held},
         )
 
     def _asked(self, what: AtSandbox | AtFile) -> Asked:
         return Asked(what.job, what.task, what.attempts, self._running(what.attempts))
 
     def _running(self, attempts: list[int]) -> Running | None:
-        for attempt in attempts:
-            if (lane := self._runner.directory(attempt)) is not None:
-                return Running(attempt, lane.name)
-        return None
+        lanes = self._runner.directories()
+        return next((Running(attempt, lanes[attempt].name) for attempt in attempts if attempt in lanes), None)
 
     # -- in a thread --------------------------------------------------------------------------------------
 
