@@ -120,6 +120,19 @@ def test_a_directory_is_shown_with_what_is_worth_a_look_first(tercel: Tercel, ma
     assert len(lines) == 13, "nothing is said of parts that are empty"
 
 
+def test_on_a_narrow_terminal_lines_are_not_broken(
+    tercel: Tercel, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager.says("GET", "/v1/workers/w07/directory", directory(left=[]))
+    told = {}
+    for columns in ("80", "50", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        told[columns] = tercel("worker", "look", "w07").out
+    assert max(map(len, told["80"].splitlines())) <= 80
+    assert ("WHAT" in told["80"], "PATH" in told["80"], "PATH" in told["50"]) == (False, True, False)
+    assert "WHAT" in told["200"]
+
+
 def test_an_orphan_is_nobodys_and_waiting_results_are_told(tercel: Tercel, manager: FakeManager) -> None:
     lane = EntryView(name="9.3", size_bytes=2**30, changed_at=1.0, task="37.4")
     running = PartView(name="sandboxes", size_bytes=2**30, entries=9, oldest_at=1.0, largest=[lane])

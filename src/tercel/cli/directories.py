@@ -6,6 +6,7 @@ it goes into another program; on a terminal, which would obey it, it is made pla
 
 import sys
 import time
+from collections.abc import Sequence
 
 from tercel.cli.screen import Screen, write_stdout
 from tercel.cli.words import Cell, duration, pairs, plain, short, size, table
@@ -41,9 +42,10 @@ def tell_directory(screen: Screen, view: DirectoryView) -> None:
         screen.note("nothing here needs a look")
     rows = [_part(part, now) for part in view.parts if part.entries]
     if rows:
-        screen.tell(["", *table(("PART", "SIZE", "ENTRIES", "OLDEST", "LARGEST", "WHAT"), rows)])
+        headers = ("PART", "SIZE", "ENTRIES", "OLDEST", "LARGEST", "WHAT")
+        screen.tell(["", *_fitted(headers, rows, screen.width)])
     if view.kept:
-        screen.tell(["", *_kept(view, now)])
+        screen.tell(["", *_kept(view, now, screen.width)])
     if view.left:
         screen.tell(["", *_left(view, now)])
 
@@ -69,8 +71,16 @@ def _part(part: PartView, now: float) -> list[Cell]:
     ]
 
 
-def _kept(view: DirectoryView, now: float) -> list[str]:
-    rows = [
+def _fitted(headers: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> list[str]:
+    """Where a terminal is too narrow, without the last column: broken lines are no table."""
+    whole = table(headers, rows)
+    if not width or max(map(len, whole)) <= width:
+        return whole
+    return table(headers[:-1], [row[:-1] for row in rows])
+
+
+def _kept(view: DirectoryView, now: float, width: int) -> list[str]:
+    rows: list[Sequence[Cell]] = [
         (
             k.id,
             k.attempt,
@@ -81,7 +91,7 @@ def _kept(view: DirectoryView, now: float) -> list[str]:
         )
         for k in view.kept
     ]
-    return table(("KEPT", "ATTEMPT", "OWNER", "FOR", "SIZE", "PATH"), rows)
+    return _fitted(("KEPT", "ATTEMPT", "OWNER", "FOR", "SIZE", "PATH"), rows, width)
 
 
 def _left(view: DirectoryView, now: float) -> list[str]:
