@@ -560,6 +560,10 @@ async def test_results_that_wait_and_what_runs_are_known(asking: Asking, tmp_pat
     assert [(entry.name, entry.task) for entry in part(found, "sandboxes").largest] == [("9.3", "1.1")]
     found = await asking.ask(AtSandbox(1, 1, [101]))
     assert isinstance(found, Listing) and found.running and [f.path for f in found.files] == ["now"]
+    (dir / "sandboxes/9.4/0").mkdir(parents=True)
+    stage.runner.sandboxes[105] = dir / "sandboxes/9.4"
+    found = await asking.ask(AtSandbox(1, 1, [101, 105]))
+    assert isinstance(found, Listing) and found.attempt == 105, "the newest of those that run"
     stage.runner.end(101)
     await link.expect_reports(1)
     await link.send(Ack([101, 102]))

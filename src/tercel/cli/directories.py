@@ -20,7 +20,7 @@ WHAT = {
     "trash": "being removed",
     "kept": "sandboxes that were kept",
     "sandboxes": "of running tasks",
-    "own": "its name, its lock",
+    "own": "its name, its lock, its log",
     "other": "not Tercel's",
 }
 

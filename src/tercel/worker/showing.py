@@ -115,8 +115,10 @@ class Showing:
         return Asked(what.job, what.task, what.attempts, self._running(what.attempts))
 
     def _running(self, attempts: list[int]) -> Running | None:
+        """The newest: an earlier one may still be on its way out."""
         lanes = self._runner.directories()
-        return next((Running(attempt, lanes[attempt].name) for attempt in attempts if attempt in lanes), None)
+        newest = next((attempt for attempt in reversed(attempts) if attempt in lanes), None)
+        return Running(newest, lanes[newest].name) if newest is not None else None
 
     # -- in a thread --------------------------------------------------------------------------------------
 
