@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tercel.core.errors import StoreFull
 from tercel.core.model import Needs, Role
 from tercel.core.presence import WorkerInfo
 from tercel.core.reports import Report
@@ -44,7 +45,7 @@ from tercel.wire.looking import (
     Tail,
     Unseen,
 )
-from tercel.wire.messages import LOOK, PROTOCOL, Bye, Hello, Look, Seen, Started
+from tercel.wire.messages import LOOK, PROTOCOL, Bye, Hello, Look, Reports, Seen, Started
 from tercel.worker.looking import Asked, Books, contents, listing, read
 from tercel.worker.walking import Budget
 from tests.api.house import Answer, House, Scripted, open_house
@@ -156,6 +157,21 @@ async def test_what_a_task_wrote_in_all_its_attempts_is_not_read_to_know_whose_i
     assert [k.known for k in view.kept] == [True] * 3
     assert asked == [(1, 0)]
     assert (await place.told("jobs/1/tasks/0/files", LISTED)).status == 200
+
+
+async def test_while_nothing_can_be_saved_nobodys_sandboxes_are_those_of_unknown_jobs(place: Place) -> None:
+    """People are told to remove what is nobody's."""
+    await place.house.submit()
+    offer = await place.worker.offered()
+    disk = place.house.disk()
+    disk.fail(StoreFull("no room"))
+    await place.worker.say(Reports([offer]))
+    await place.house.until(lambda: place.house.manager.trouble, "the disk is full")
+    kept = [KeptSandbox(job, 0, offer.attempt, 5.0, 4096, 2) for job in (1, 99)]
+    view = (await place.told("directory", replace(EMPTY, kept=kept))).of(DirectoryView)
+    assert [k.known for k in view.kept] == [True, False]
+    disk.fail(None)
+    await place.worker.acknowledged(offer.attempt)
 
 
 async def test_the_end_of_a_log_is_told_to_admins_alone(place: Place) -> None:

@@ -168,7 +168,8 @@ async def _attempts(manager: Manager, row: JobRow, task: int, worker: str, attem
 
 
 async def _owners(manager: Manager, worker: str, kept: list[KeptSandbox]) -> dict[KeptSandbox, str]:
-    """Whose they are; without those of attempts that this manager did not send there.
+    """Whose they are; without those of attempts that this manager did not send there. Of those, people are told to remove them:
+    so while nothing can be saved, all of a job that is known are its owner's.
 
     Each task is looked up once, however many of its sandboxes there are: it may have been tried very often.
     """
@@ -182,8 +183,9 @@ async def _owners(manager: Manager, worker: str, kept: list[KeptSandbox]) -> dic
     for (job, task), its in of_task.items():
         row, tried = await asyncio.to_thread(_known, manager, job, task)
         sent = {attempt for attempt, at in tried if at == worker}
+        sent |= {attempt for *where, attempt in under_way if where == [job, task]}
         if row is not None:
-            known = [one for one in its if one.attempt in sent or (job, task, one.attempt) in under_way]
+            known = [one for one in its if one.attempt in sent or manager.trouble]
             owners |= dict.fromkeys(known, row.owner)
     return owners
 
