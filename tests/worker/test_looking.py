@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tercel.cli import logfile
 from tercel.core.errors import NotFound, UsageError
 from tercel.core.model import Needs
 from tercel.manager import sightings
@@ -207,6 +208,7 @@ def test_its_own_log_is_nobodys_rubbish(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     found = contents(tmp_path, Books(), log, time.time(), plenty())
     assert [left.name for left in found.left] == ["worker.log.old"]
+    assert looking.LOGS_MOST == logfile.KEPT
     assert part(found, "own").entries == 3
     elsewhere = contents(tmp_path, Books(), tmp_path / "x/worker.log", time.time(), plenty())
     assert len(elsewhere.left) == 4
