@@ -12,13 +12,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from tercel.core.errors import StoreFull
 from tercel.core.model import Needs, Role
 from tercel.core.presence import WorkerInfo
 from tercel.core.reports import Report
 from tercel.manager import looks, sightings
 from tercel.manager.findings import ADVICE, WHY, findings
 from tercel.wire import looking as said
-from tercel.wire.api_looking import DirectoryView, FileTail, KeptView, LeftView, PartView, SandboxView
+from tercel.wire.api_looking import (
+    DirectoryView,
+    EntryView,
+    FileTail,
+    KeptView,
+    LeftView,
+    PartView,
+    SandboxView,
+)
 from tercel.wire.looking import (
     KINDS,
     TAIL_BYTES,
@@ -36,7 +45,7 @@ from tercel.wire.looking import (
     Tail,
     Unseen,
 )
-from tercel.wire.messages import LOOK, PROTOCOL, Bye, Hello, Look, Seen, Started
+from tercel.wire.messages import LOOK, PROTOCOL, Bye, Hello, Look, Reports, Seen, Started
 from tercel.worker.looking import Asked, Books, contents, listing, read
 from tercel.worker.walking import Budget
 from tests.api.house import Answer, House, Scripted, open_house
@@ -95,12 +104,14 @@ async def test_a_directory_is_told_with_whose_the_sandboxes_are(place: Place) ->
     mine = await ran(place, ada.secret, code=3)
     kept = [
         KeptSandbox(mine.job, mine.task, mine.attempt, 5.0, 4096, 2),
+        KeptSandbox(mine.job + 1, mine.task, mine.attempt, 4.5, 4096, 2),
         KeptSandbox(mine.job, mine.task, mine.attempt + 1, 4.0, 4096, 2),
         KeptSandbox(99, 0, 12345, 3.0, 8192, 2),
     ]
     part = Part("kept", 16384, 6, 3.0, [Entry("99.0.12345", 8192, 3.0)])
+    running = Part("sandboxes", 4096, 1, 3.0, [Entry("9.3", 4096, 3.0, "1.0")])
     left = [Left("trash", "trash/1.old.3", 77, 2.0)]
-    found = replace(EMPTY, parts=[part], kept=kept, left=left, log="/var/log/w.log")
+    found = replace(EMPTY, parts=[part, running], kept=kept, left=left, log="/var/log/w.log")
     view = (await place.told("directory", found)).of(DirectoryView)
     assert (view.worker, view.node, view.dir, view.log) == (
         place.worker.name,
@@ -110,19 +121,57 @@ async def test_a_directory_is_told_with_whose_the_sandboxes_are(place: Place) ->
     )
     assert [(k.id, k.owner, k.known) for k in view.kept] == [
         ("1.0", "ada", True),
+        ("2.0", "", False),
         ("1.0", "", False),
         ("99.0", "", False),
     ]
     assert view.kept[0].path == f"/scratch/w/kept/1.0.{mine.attempt}"
     assert view.parts[0].largest[0].name == "99.0.12345"
+    assert view.parts[1].largest[0].task == "1.0"
     (shown,) = view.left
     assert (shown.path, shown.why, shown.advice) == (
         "/scratch/w/trash/1.old.3",
         WHY["trash"],
         ADVICE["trash"],
     )
-    assert any("2 kept sandboxes are of tasks that this manager does not know" in f for f in view.findings)
+    assert any("3 kept sandboxes are of tasks that this manager does not know" in f for f in view.findings)
     assert place.worker.all(Look)[0].what == AtDirectory()
+
+
+@pytest.mark.must("f")
+async def test_what_a_task_wrote_in_all_its_attempts_is_not_read_to_know_whose_its_sandboxes_are(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been tried thousands of times, and a hundred of its sandboxes may be there."""
+    await place.house.submit(retries=2)
+    offers = []
+    for _ in range(3):
+        offers.append(await place.worker.offered())
+        await place.worker.report(offers[-1], code=1)
+    store, asked = place.house.manager.store, []
+    real = store.tried
+    monkeypatch.setattr(store, "history", lambda *_: pytest.fail("all its outputs are read"))
+    monkeypatch.setattr(store, "tried", lambda *task: asked.append(task) or real(*task))
+    kept = [KeptSandbox(1, 0, offer.attempt, 5.0, 4096, 2) for offer in offers]
+    view = (await place.told("directory", replace(EMPTY, kept=kept))).of(DirectoryView)
+    assert [k.known for k in view.kept] == [True] * 3
+    assert asked == [(1, 0)]
+    assert (await place.told("jobs/1/tasks/0/files", LISTED)).status == 200
+
+
+async def test_while_nothing_can_be_saved_nobodys_sandboxes_are_those_of_unknown_jobs(place: Place) -> None:
+    """People are told to remove what is nobody's."""
+    await place.house.submit()
+    offer = await place.worker.offered()
+    disk = place.house.disk()
+    disk.fail(StoreFull("no room"))
+    await place.worker.say(Reports([offer]))
+    await place.house.until(lambda: place.house.manager.trouble, "the disk is full")
+    kept = [KeptSandbox(job, 0, offer.attempt, 5.0, 4096, 2) for job in (1, 99)]
+    view = (await place.told("directory", replace(EMPTY, kept=kept))).of(DirectoryView)
+    assert [k.known for k in view.kept] == [True, False]
+    disk.fail(None)
+    await place.worker.acknowledged(offer.attempt)
 
 
 async def test_the_end_of_a_log_is_told_to_admins_alone(place: Place) -> None:
@@ -330,6 +379,7 @@ LIES: list[tuple[str, Any]] = [
         {"largest": [Entry("x" * 5000, 1, 1.0)]},
         {"largest": [Entry("x", -1, 1.0)]},
         {"largest": [Entry("x", 1, math.nan)]},
+        {"largest": [Entry("x", 1, 1.0, "37.4; rm -rf /")]},
     )),
     *(("directory", replace(EMPTY, kept=[replace(_KEPT, **lie)])) for lie in (
         {"job": NUMBER}, {"task": -1}, {"attempt": NUMBER}, {"size_bytes": -1}, {"since": math.nan}, {"cut": "\n"},
@@ -493,6 +543,20 @@ LEFT_VIEW = LeftView(path="/d/x", size_bytes=2**20, since=0.0, why="", advice=""
             ],
         ),
         (
+            view(
+                parts=[
+                    PartView(
+                        name="sandboxes",
+                        size_bytes=41 * 2**30,
+                        entries=1,
+                        oldest_at=0.0,
+                        largest=[EntryView(name="9.3", size_bytes=1, changed_at=0.0, task="37.4")],
+                    )
+                ]
+            ),
+            ["sandboxes in use take 41 GB: `tercel worker look w 37.4` lists a task's files"],
+        ),
+        (
             view(kept=[sandbox(), sandbox(known=False)], left=[LEFT_VIEW] * 2),
             [
                 "1 kept sandbox is of a task that this manager does not know (any more) (1 GB): `rm -r` it on n",
@@ -500,7 +564,7 @@ LEFT_VIEW = LeftView(path="/d/x", size_bytes=2**20, since=0.0, why="", advice=""
             ],
         ),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_what_is_worth_a_look_is_said_first(seen: DirectoryView, told: list[str]) -> None:
     assert findings(seen, 10_000.0) == told

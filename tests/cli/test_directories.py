@@ -120,16 +120,34 @@ def test_a_directory_is_shown_with_what_is_worth_a_look_first(tercel: Tercel, ma
     assert len(lines) == 13, "nothing is said of parts that are empty"
 
 
+def test_on_a_narrow_terminal_lines_are_not_broken(
+    tercel: Tercel, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager.says("GET", "/v1/workers/w07/directory", directory(left=[]))
+    told = {}
+    for columns in ("80", "50", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        told[columns] = tercel("worker", "look", "w07").out
+    assert max(map(len, told["80"].splitlines())) <= 80
+    assert ("WHAT" in told["80"], "PATH" in told["80"], "PATH" in told["50"]) == (False, True, False)
+    assert "WHAT" in told["200"]
+
+
 def test_an_orphan_is_nobodys_and_waiting_results_are_told(tercel: Tercel, manager: FakeManager) -> None:
+    lane = EntryView(name="9.3", size_bytes=2**30, changed_at=1.0, task="37.4")
+    running = PartView(name="sandboxes", size_bytes=2**30, entries=9, oldest_at=1.0, largest=[lane])
     orphan = msgspec.structs.replace(directory().kept[0], owner="", known=False)
     manager.says(
         "GET",
         "/v1/workers/w07/directory",
-        directory(kept=[orphan], reports=1200, reports_since=time.time() - 60, left=[], findings=[]),
+        directory(
+            parts=[running], kept=[orphan], reports=1200, reports_since=time.time() - 60, left=[], findings=[]
+        ),
     )
     told = tercel("worker", "look", "w07")
     assert "1,200 not acknowledged, the oldest for 1 m" in told.out
     assert "nobody" in told.out
+    assert "37.4 (1.0 GiB)" in told.out, "people know tasks, not lanes"
     assert "nothing here needs a look" in told.err
     assert tercel("--json", "worker", "look", "w07").json["kept"][0]["known"] is False
 
@@ -150,6 +168,10 @@ def test_a_tasks_files_are_shown_in_plain_characters(tercel: Tercel, manager: Fa
         "pipe (no regular file)",
     ]
     assert "that is not all: more than the first 4 entries" in told.err
+    manager.says("GET", "/v1/workers/w07/jobs/37/tasks/4/files", sandbox(kept=list(range(1, 101))))
+    others = tercel("worker", "look", "w07", "37.4").out.splitlines()[2]
+    assert others == "kept too   attempt 100, 99, 98 and 96 more (--attempt)"
+    manager.says("GET", "/v1/workers/w07/jobs/37/tasks/4/files", sandbox())
     assert tercel("--json", "worker", "look", "w07", "37.4").json["files"][1]["path"] == EVIL
     tercel("worker", "look", "w07", "37.4", "--attempt", "5")
     assert manager.asked("GET", "/v1/workers/w07/jobs/37/tasks/4/files")[-1].query == {"attempt": ["5"]}
@@ -164,6 +186,15 @@ def test_a_file_is_printed_as_it_is(tercel: Tercel, manager: FakeManager) -> Non
     assert tercel("--json", "worker", "look", "w07", "37.4", "--read", "x").json["text"] == "café\x1b[2J"
     manager.says("GET", "/v1/workers/w07/log", tail(b"Joined.\n"))
     assert tercel("worker", "look", "w07", "--log").out == "Joined.\n"
+
+
+def test_a_file_whose_name_is_no_text_is_asked_for_as_it_is_shown(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    manager.says("GET", "/v1/workers/w07/jobs/37/tasks/4/file", tail(b"found"))
+    told = tercel("worker", "look", "w07", "37.4", "--read", os.fsdecode(b"caf\xc3\xa9/no\xfftext"))
+    assert (told.code, told.out) == (0, "found")
+    assert manager.requests[-1].query == {"path": ["café/no\\xfftext"]}
 
 
 def test_on_a_terminal_a_file_commands_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

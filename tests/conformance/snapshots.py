@@ -145,8 +145,10 @@ def told(store: Store) -> dict[str, object]:
     """All that a store says of its jobs, but for the numbers of attempts; and what those left."""
     said = {key: _numberless(value) for key, value in answers(store).items() if key[:1].isdigit()}
     for row in store.jobs(owner=None, before=None, limit=1000):
+        del said[f"{row.id} tried"]
         for first, last in row.ranges:
             for task in range(first, last + 1):
+                said[f"{row.id}.{task} tried"] = [worker for _, worker in store.tried(row.id, task)]
                 ends = [*store.history(row.id, task), *store.outcomes(row.id, ranges=[(task, task)], limit=1)]
                 said[f"{row.id}.{task} output"] = [_left(store, end) for end in ends]
         live = store.live(row.id)

@@ -175,6 +175,7 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
             ],
             f"{job} ended": [store.ended(job, state) for state in sorted(TERMINAL)],
             f"{job} history": [store.history(job, task) for task in tasks],
+            f"{job} tried": [store.tried(job, task) for task in tasks],
             f"{job} notes": [store.notes(job, task) for task in tasks],
             f"{job} all notes": [
                 store.job_notes(job, since=since, skip=skip, limit=limit)

@@ -115,11 +115,11 @@ async def test_where_an_attempt_works_is_known_while_it_runs(
     function = call(_here, str(fifo), attempt=5)
     runner.launch([function if calls else shell(f"touch here; cat {fifo}", attempt=5)])
     await recorder.until(lambda: 5 in recorder.running)
-    directory = runner.directory(5)
+    directory = runner.directories().get(5)
     assert directory is not None
     assert directory.parent == (tmp_path / "worker/sandboxes").resolve()
-    assert runner.directory(6) is None
+    assert 6 not in runner.directories()
     with await asyncio.to_thread(fifo.open, "w"):  # when it reads, it has made its file
         assert [path.name for path in directory.glob("*/here")] == ["here"]
     await recorder.report(5)
-    assert runner.directory(5) is None
+    assert 5 not in runner.directories()

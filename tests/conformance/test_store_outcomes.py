@@ -211,9 +211,12 @@ def test_a_reopened_tasks_record_moves_into_its_history_with_its_output(kept: Ke
     hand_over(kept.store, Reopened(1, ((3, 3),)))
     assert kept.store.outcomes(1, ranges=[(0, 9)], limit=9) == []
     assert kept.store.history(1, 3) == [first]
+    assert kept.store.tried(1, 3) == [(11, first.worker)]
     hand_over(kept.store, Concluded(second))
     assert kept.store.outcomes(1, ranges=[(0, 9)], limit=9) == [second]
     assert kept.store.history(1, 3) == [first]
+    assert kept.store.tried(1, 3) == [(11, first.worker), (12, second.worker)]
+    assert kept.store.tried(1, 4) == kept.store.tried(2, 3) == []
 
 
 def test_history_is_told_oldest_first_whatever_the_order_of_reports(kept: Kept) -> None:

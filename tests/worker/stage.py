@@ -104,7 +104,7 @@ class FakeRunner:
         self.forgotten: list[int] = []
         self.followed: list[tuple[int, bool]] = []
         self.pieces: dict[tuple[int, str], list[bytes]] = {}
-        self.directories: dict[int, Path] = {}
+        self.sandboxes: dict[int, Path] = {}
         self.pieces_read = 0
         self.stopped = False
         self.listener: Listener
@@ -135,8 +135,8 @@ class FakeRunner:
         self.followed.append((attempt, on))
         self._changed.set()
 
-    def directory(self, attempt: int) -> Path | None:
-        return self.directories.get(attempt)
+    def directories(self) -> dict[int, Path]:
+        return self.sandboxes
 
     def segments(self, attempt: int, stream: str) -> Iterable[bytes]:
         for piece in self.pieces.get((attempt, stream), []):

@@ -1,7 +1,9 @@
 """What a worker says of its own directory: real directories, with all that tasks can put there."""
 
 import asyncio
+import errno
 import os
+import shutil
 import stat
 import threading
 import time
@@ -10,12 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from tercel.cli import logfile
 from tercel.core.errors import NotFound, UsageError
+from tercel.core.model import Needs
+from tercel.manager import sightings
 from tercel.wire.looking import (
     FILES_MOST,
     NAMES_BYTES,
+    SIZE_MOST,
     TAIL_BYTES,
     AtDirectory,
     AtFile,
@@ -30,9 +37,11 @@ from tercel.wire.looking import (
 )
 from tercel.wire.messages import LOOK, Ack, Bye, Hello, Look, Seen, Welcome
 from tercel.worker import looking, showing
+from tercel.worker.agent import Agent
 from tercel.worker.looking import LEFT_AFTER_S, Asked, Books, Running, contents, listing, log_tail, read
+from tercel.worker.showing import Showing
 from tercel.worker.walking import DEPTH_MOST, Budget, below, measure, read_below
-from tests.worker.stage import FakeLink, Stage
+from tests.worker.stage import FakeLink, FakeRunner, Stage
 
 pytestmark = pytest.mark.C(15)
 
@@ -132,6 +141,90 @@ def test_a_walk_ends_when_its_budget_is_spent_and_says_so(
     )
 
 
+def test_what_is_larger_than_its_share_gets_what_the_others_leave(tmp_path: Path) -> None:
+    """It is what fills the disk, and what people look for."""
+    for number in range(20):
+        kept(tmp_path, "small", of=f"38.{number}.1002")
+    crowded = kept(tmp_path)
+    for number in range(500):
+        (crowded / f"{number}").touch()
+    found = seen(tmp_path, budget=Budget(5000, time.monotonic() + 300))
+    assert {(k.job, k.entries, k.cut) for k in found.kept} == {(37, 501, ""), (38, 2, "")}
+    assert not part(found, "kept").cut
+
+
+def test_on_a_slow_file_system_a_walk_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(100):
+        kept(tmp_path, "a", of=f"38.{number}.1002")
+    now, real = 0.0, os.stat
+
+    def slow(*args: Any, **more: Any) -> os.stat_result:
+        nonlocal now
+        now += 1.0
+        return real(*args, **more)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(os, "stat", slow)
+    found = seen(tmp_path, budget=Budget(100_000, 30.0))
+    assert 0 < len(found.kept) < 30
+    assert part(found, "kept").cut == "it would take too long to count"
+    assert now < 35
+
+
+def test_what_cannot_be_seen_keeps_nothing_else_from_being_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that a task has mounted is dead, say."""
+    for name in ("kept/37.4.1001", "kept/38.0.1002", "dead", "thesis"):
+        (tmp_path / name).mkdir(parents=True)
+    real = os.stat
+
+    def dead(path: Any, *args: Any, **more: Any) -> os.stat_result:
+        if path in ("37.4.1001", "dead"):
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        return real(path, *args, **more)
+
+    monkeypatch.setattr(os, "stat", dead)
+    found = seen(tmp_path)
+    assert [k.job for k in found.kept] == [38]
+    assert [left.name for left in found.left] == ["thesis"]
+    why = "entries that cannot be read: Transport endpoint is not connected"
+    assert (part(found, "kept").cut, part(found, "other").cut) == (why, why)
+
+
+def test_why_not_all_was_seen_is_told_with_every_reason_but_not_without_end() -> None:
+    budget = plenty()
+    budget.miss("deep")
+    budget.miss("many", "deep")
+    assert budget.cut == "deep; many"
+    for number in range(1000):
+        budget.miss(f"error {number}")
+    assert budget.cut == "deep; many; error 0; error 1"
+
+
+def test_its_own_log_is_nobodys_rubbish(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    for name in ("worker.log", "worker.log.1.gz", "worker.log.5.gz", "worker.log.old"):
+        (tmp_path / name).touch()
+    found = contents(tmp_path, Books(), log, time.time(), plenty())
+    assert [left.name for left in found.left] == ["worker.log.old"]
+    assert looking.LOGS_MOST == logfile.KEPT
+    assert part(found, "own").entries == 3
+    elsewhere = contents(tmp_path, Books(), tmp_path / "x/worker.log", time.time(), plenty())
+    assert len(elsewhere.left) == 4
+
+
+def test_disks_and_files_of_any_size_are_told_as_what_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or looking at such a worker would cost it its link."""
+    kept(tmp_path, "a", of="37.4.1001")
+    kept(tmp_path, "b", of="38.0.1002")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2**63, 0, 2**63))  # type: ignore[attr-defined]
+    monkeypatch.setattr(looking, "measure", lambda *_: (2**62, 1))
+    assert sightings.seen(seen(tmp_path)).disk_bytes == SIZE_MOST  # type: ignore[union-attr]
+
+
 def test_links_are_counted_and_never_followed(tmp_path: Path) -> None:
     dir, outside = tmp_path / "dir", tmp_path / "outside"
     outside.mkdir()
@@ -193,6 +286,9 @@ def test_a_long_list_is_cut_off(tmp_path: Path) -> None:
     found = listing(tmp_path, asked(), plenty())
     assert len(found.files) == FILES_MOST
     assert "more than" in found.cut
+    budget = plenty()
+    budget.miss("deeper than it goes")
+    assert listing(tmp_path, asked(), budget).cut == "deeper than it goes; more than the first 2,000 entries"
     wordy = kept(tmp_path, of="37.4.1002")
     for number in range(NAMES_BYTES // 250 + 10):
         (wordy / f"{number:0250}").touch()
@@ -231,8 +327,8 @@ def test_names_may_be_anything(tmp_path: Path) -> None:
         Path(os.fsdecode(os.fsencode(sandbox) + b"/" + name)).write_bytes(name)
     found = {f.path for f in listing(tmp_path, asked(), plenty()).files}
     assert found == {name.decode("utf-8", "backslashreplace") for name in NAMES}
-    for path in found - {r"no\xfftext"}:
-        assert read(tmp_path, asked(), path).data == path.encode()
+    for name in NAMES:
+        assert read(tmp_path, asked(), name.decode("utf-8", "backslashreplace")).data == name
 
 
 # -- a file -----------------------------------------------------------------------------------------------
@@ -458,11 +554,18 @@ async def test_results_that_wait_and_what_runs_are_known(asking: Asking, tmp_pat
     await link.expect_reports(1)
     found = await asking.ask(AtDirectory())
     assert isinstance(found, Contents) and (found.reports, found.reports_since) == (1, 57.0)
-    stage.runner.directories[101] = dir / "sandboxes/9.3"
+    stage.runner.sandboxes[101] = dir / "sandboxes/9.3"
     (dir / "sandboxes/9.3/0").mkdir(parents=True)
     (dir / "sandboxes/9.3/0/now").touch()
+    found = await asking.ask(AtDirectory())
+    assert isinstance(found, Contents)
+    assert [(entry.name, entry.task) for entry in part(found, "sandboxes").largest] == [("9.3", "1.1")]
     found = await asking.ask(AtSandbox(1, 1, [101]))
     assert isinstance(found, Listing) and found.running and [f.path for f in found.files] == ["now"]
+    (dir / "sandboxes/9.4/0").mkdir(parents=True)
+    stage.runner.sandboxes[105] = dir / "sandboxes/9.4"
+    found = await asking.ask(AtSandbox(1, 1, [101, 105]))
+    assert isinstance(found, Listing) and found.attempt == 105, "the newest of those that run"
     stage.runner.end(101)
     await link.expect_reports(1)
     await link.send(Ack([101, 102]))
@@ -474,11 +577,11 @@ async def test_what_is_in_a_sandbox_that_has_another_tenant_by_now_is_not_told(
 ) -> None:
     lane = tmp_path / "dir/sandboxes/9.3"
     (lane / "0").mkdir(parents=True)
-    asking.stage.runner.directories[101] = lane
+    asking.stage.runner.sandboxes[101] = lane
     real = looking.listing
 
     def ends_meanwhile(*args: Any) -> Listing:
-        asking.stage.runner.directories.clear()
+        asking.stage.runner.sandboxes.clear()
         (lane / "0/theirs").touch()
         return real(*args)
 
@@ -512,6 +615,49 @@ async def test_a_file_system_that_hangs_costs_answers_and_nothing_else(
     monkeypatch.setattr(showing, "GRACE_S", 60.0)
     while isinstance(await asking.ask(AtDirectory()), Unseen):
         pass  # until the thread that hung has told
+
+
+async def test_a_look_whose_link_was_lost_is_not_taken_for_a_file_system_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: asyncio.Queue[Seen] = asyncio.Queue()
+    agent = Agent(Needs(1000, 2**30))
+    show = Showing(tmp_path, tmp_path / "log", agent, FakeRunner(), answers.put_nowait)
+    (tmp_path / "log").write_text("Joined.\n")
+    under_way, go_on = asyncio.Event(), threading.Event()
+    loop, real = asyncio.get_running_loop(), looking.log_tail
+
+    def waits(log: Path | None) -> Tail:
+        loop.call_soon_threadsafe(under_way.set)
+        go_on.wait()
+        return real(log)
+
+    monkeypatch.setattr(looking, "log_tail", waits)
+    show.ask(Look(1, AtLog()))
+    await under_way.wait()
+    show.close()
+    show.ask(Look(1, AtLog()))
+    await asyncio.sleep(0)
+    go_on.set()
+    found = (await answers.get()).found
+    assert isinstance(found, Tail) and found.data == b"Joined.\n"
+    assert answers.empty()
+
+
+@pytest.mark.must("f")
+def test_a_worker_in_a_place_whose_name_is_no_text_survives_being_looked_at(tmp_path: Path) -> None:
+    """What cannot be encoded would end its process."""
+    dir = Path(os.fsdecode(os.fsencode(tmp_path) + b"/no\xfftext"))
+    kept(dir, "file")
+    log = dir / "log"
+    log.write_text("Joined.\n")
+    found: list[Any] = [contents(dir, Books(), log, time.time(), plenty())]
+    found += [listing(dir, asked(), plenty()), log_tail(log)]
+    msgspec.msgpack.encode(found)
+    assert found[0].dir == f"{tmp_path}/no\\xfftext"
+    with pytest.raises(UsageError) as error:
+        log_tail(dir / "none")
+    str(error.value).encode()
 
 
 async def test_more_at_once_than_it_looks_for_are_turned_away(

@@ -6,11 +6,13 @@ it goes into another program; on a terminal, which would obey it, it is made pla
 
 import sys
 import time
+from collections.abc import Sequence
 
 from tercel.cli.screen import Screen, write_stdout
 from tercel.cli.words import Cell, duration, pairs, plain, short, size, table
 from tercel.wire.api_looking import DirectoryView, FileTail, FileView, PartView, SandboxView
 
+OTHERS_MOST = 3
 WHAT = {
     "spool": "results that the manager has not acknowledged",
     "outputs": "large outputs, until the manager has them",
@@ -18,7 +20,7 @@ WHAT = {
     "trash": "being removed",
     "kept": "sandboxes that were kept",
     "sandboxes": "of running tasks",
-    "own": "its name, its lock",
+    "own": "its name, its lock, its log",
     "other": "not Tercel's",
 }
 
@@ -40,9 +42,10 @@ def tell_directory(screen: Screen, view: DirectoryView) -> None:
         screen.note("nothing here needs a look")
     rows = [_part(part, now) for part in view.parts if part.entries]
     if rows:
-        screen.tell(["", *table(("PART", "SIZE", "ENTRIES", "OLDEST", "LARGEST", "WHAT"), rows)])
+        headers = ("PART", "SIZE", "ENTRIES", "OLDEST", "LARGEST", "WHAT")
+        screen.tell(["", *_fitted(headers, rows, screen.width)])
     if view.kept:
-        screen.tell(["", *_kept(view, now)])
+        screen.tell(["", *_kept(view, now, screen.width)])
     if view.left:
         screen.tell(["", *_left(view, now)])
 
@@ -61,13 +64,23 @@ def _part(part: PartView, now: float) -> list[Cell]:
         _size(part.size_bytes, part.cut),
         part.entries,
         _age(part.oldest_at, now),
-        f"{short(largest.name, 32)} ({size(largest.size_bytes)})" if largest is not None else "",
+        f"{largest.task or short(largest.name, 32)} ({size(largest.size_bytes)})"
+        if largest is not None
+        else "",
         WHAT.get(part.name, ""),
     ]
 
 
-def _kept(view: DirectoryView, now: float) -> list[str]:
-    rows = [
+def _fitted(headers: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> list[str]:
+    """Where a terminal is too narrow, without the last column: broken lines are no table."""
+    whole = table(headers, rows)
+    if not width or max(map(len, whole)) <= width:
+        return whole
+    return table(headers[:-1], [row[:-1] for row in rows])
+
+
+def _kept(view: DirectoryView, now: float, width: int) -> list[str]:
+    rows: list[Sequence[Cell]] = [
         (
             k.id,
             k.attempt,
@@ -78,7 +91,7 @@ def _kept(view: DirectoryView, now: float) -> list[str]:
         )
         for k in view.kept
     ]
-    return table(("KEPT", "ATTEMPT", "OWNER", "FOR", "SIZE", "PATH"), rows)
+    return _fitted(("KEPT", "ATTEMPT", "OWNER", "FOR", "SIZE", "PATH"), rows, width)
 
 
 def _left(view: DirectoryView, now: float) -> list[str]:
@@ -108,11 +121,10 @@ def tell_sandbox(screen: Screen, view: SandboxView) -> None:
     screen.emit(view)
     what = "running" if view.running else "kept"
     since = f"{what} for {duration(max(0.0, now - view.since))}"
-    earlier = ", ".join(str(attempt) for attempt in view.kept if attempt != view.attempt)
     facts = [
         ("task", f"{view.id}, attempt {view.attempt}, {since}"),
         ("directory", f"{view.worker}: {view.dir}"),
-        ("kept too", f"attempt {earlier} (--attempt)" if earlier else ""),
+        ("kept too", _others(view)),
     ]
     screen.tell(pairs(facts))
     if view.files:
@@ -122,6 +134,15 @@ def tell_sandbox(screen: Screen, view: SandboxView) -> None:
         screen.note("nothing is in it")
     if view.cut:
         screen.note(f"that is not all: {plain(view.cut)}")
+
+
+def _others(view: SandboxView) -> str:
+    """The newest of the other attempts: there may be a hundred, with numbers of sixteen digits."""
+    others = [str(attempt) for attempt in reversed(view.kept) if attempt != view.attempt]
+    if not others:
+        return ""
+    more = f" and {len(others) - OTHERS_MOST} more" if len(others) > OTHERS_MOST else ""
+    return f"attempt {', '.join(others[:OTHERS_MOST])}{more} (--attempt)"
 
 
 def _name(file: FileView) -> str:

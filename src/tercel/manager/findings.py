@@ -1,7 +1,7 @@
 """What is worth a look first in a worker's directory. Pure: numbers in, sentences out, the most urgent first."""
 
 from tercel.core.sizes import duration, size
-from tercel.wire.api_looking import DirectoryView, KeptView, PartView
+from tercel.wire.api_looking import DirectoryView, PartView
 
 SCARCE_BYTES = 2**30
 SCARCE_SHARE = 0.05
@@ -32,7 +32,7 @@ ADVICE = {
 }
 _LARGE = {
     "kept": "{count} kept {sandboxes} use {size}: `rm -r` those that were looked at, or submit without --sandbox keep",
-    "sandboxes": "sandboxes in use take {size}: `tercel worker look NAME JOB.TASK` lists a task's files",
+    "sandboxes": "sandboxes in use take {size}: `tercel worker look {worker} {task}` lists a task's files",
     "outputs": "large outputs that wait for the manager take {size}",
     "values": "values kept for the next calls take {size}: --cache-size says how much they may",
     "trash": "{size} is in the trash and being removed",
@@ -67,13 +67,19 @@ def _large(view: DirectoryView) -> list[str]:
     """Those that take much, the largest first."""
     most = min(LARGE_BYTES, LARGE_SHARE * view.disk_bytes)
     large = [part for part in view.parts if part.name in _LARGE and part.size_bytes >= max(1, most)]
-    return [_told(part, view.kept) for part in sorted(large, key=lambda part: -part.size_bytes)]
+    return [_told(part, view) for part in sorted(large, key=lambda part: -part.size_bytes)]
 
 
-def _told(part: PartView, kept: list[KeptView]) -> str:
+def _told(part: PartView, view: DirectoryView) -> str:
     told = f"at least {size(part.size_bytes)}" if part.cut else size(part.size_bytes)
-    sandboxes = "sandbox" if len(kept) == 1 else "sandboxes"
-    return _LARGE[part.name].format(count=len(kept), sandboxes=sandboxes, size=told)
+    count = len(view.kept)
+    return _LARGE[part.name].format(
+        count=count,
+        sandboxes="sandbox" if count == 1 else "sandboxes",
+        size=told,
+        worker=view.worker,
+        task=next((entry.task for entry in part.largest if entry.task), "JOB.TASK"),
+    )
 
 
 def _unowned(view: DirectoryView) -> list[str]:

@@ -11,7 +11,6 @@ from tercel.core.errors import NotFound, PassingFault, TercelError, UsageError
 from tercel.core.model import JobRow
 from tercel.core.selectors import task_name
 from tercel.core.sizes import duration
-from tercel.manager import logs
 from tercel.manager.findings import ADVICE, WHY, findings
 from tercel.manager.service import Manager
 from tercel.manager.views import has_task
@@ -50,8 +49,8 @@ ATTEMPTS_MOST = 100
 
 async def directory(manager: Manager, worker: str) -> DirectoryView:
     found = await _ask(manager, worker, AtDirectory(), Contents)
-    await manager.settled()
-    kept = [await _kept_view(manager, worker, found, one) for one in found.kept]
+    owners = await _owners(manager, worker, found.kept)
+    kept = [_kept_view(found.dir, one, owners.get(one)) for one in found.kept]
     view = DirectoryView(
         worker=worker,
         node=manager.machine.workers[worker].info.node,
@@ -146,8 +145,14 @@ async def _attempts(manager: Manager, row: JobRow, task: int, worker: str, attem
     """Those of the task that this worker was given, oldest first. Raises NotFound if there is none."""
     if not has_task(row, task):
         raise NotFound(f"job {row.id} has no task {task}", "task")
-    tried = await _tried(manager, row.id, task)
-    known = [number for number, at in tried if at == worker and attempt in (None, number)]
+    live = manager.machine.jobs.get(row.id)
+    flight = live.flights.get(task) if live is not None else None
+    await manager.settled()
+    # What is under way is asked for first: what ends meanwhile is in either, or in both.
+    tried = dict(await asyncio.to_thread(manager.store.tried, row.id, task))
+    if flight is not None:
+        tried[flight.attempt] = flight.worker.id
+    known = [number for number, at in tried.items() if at == worker and attempt in (None, number)]
     if known:
         return known[-ATTEMPTS_MOST:]
     name = task_name(row.id, task)
@@ -157,29 +162,44 @@ async def _attempts(manager: Manager, row: JobRow, task: int, worker: str, attem
         raise NotFound(
             f"worker {worker} had no attempt {attempt} of {name}: see `tercel show {name}`", "attempt"
         )
-    others = ", ".join(dict.fromkeys(at for _, at in tried if at))
+    others = ", ".join(dict.fromkeys(at for at in tried.values() if at))
     hint = f"it was at {others}" if others else "it has not run yet"
     raise NotFound(f"{name} was never at worker {worker}: {hint}", "worker")
 
 
-async def _tried(manager: Manager, job: int, task: int) -> list[tuple[int, str]]:
-    """All attempts of a task and the workers that had them, oldest first."""
-    history = await asyncio.to_thread(manager.store.history, job, task)
-    last = await logs.outcome_of(manager, job, task)
-    tried = {outcome.report.attempt: outcome.worker for outcome in [*history, *([last] if last else [])]}
-    live = manager.machine.jobs.get(job)
-    if live is not None and (flight := live.flights.get(task)) is not None:
-        tried[flight.attempt] = flight.worker.id
-    return sorted((attempt, worker) for attempt, worker in tried.items() if attempt)
+async def _owners(manager: Manager, worker: str, kept: list[KeptSandbox]) -> dict[KeptSandbox, str]:
+    """Whose they are; without those of attempts that this manager did not send there. Of those, people are told to remove them:
+    so while nothing can be saved, all of a job that is known are its owner's.
+
+    Each task is looked up once, however many of its sandboxes there are: it may have been tried very often.
+    """
+    flights = manager.machine.workers[worker].flights.values()
+    under_way = {(flight.job.row.id, flight.task, flight.attempt) for flight in flights}
+    await manager.settled()
+    of_task: dict[tuple[int, int], list[KeptSandbox]] = {}
+    for one in kept:
+        of_task.setdefault((one.job, one.task), []).append(one)
+    owners: dict[KeptSandbox, str] = {}
+    for (job, task), its in of_task.items():
+        row, tried = await asyncio.to_thread(_known, manager, job, task)
+        sent = {attempt for attempt, at in tried if at == worker}
+        sent |= {attempt for *where, attempt in under_way if where == [job, task]}
+        if row is not None:
+            known = [one for one in its if one.attempt in sent or manager.trouble]
+            owners |= dict.fromkeys(known, row.owner)
+    return owners
+
+
+def _known(manager: Manager, job: int, task: int) -> tuple[JobRow | None, list[tuple[int, str]]]:
+    """In a thread."""
+    return manager.store.job(job), manager.store.tried(job, task)
 
 
 # -- as it is shown ---------------------------------------------------------------------------------------
 
 
-async def _kept_view(manager: Manager, worker: str, found: Contents, kept: KeptSandbox) -> KeptView:
-    job = manager.machine.jobs.get(kept.job)
-    row = job.row if job is not None else await asyncio.to_thread(manager.store.job, kept.job)
-    known = row is not None and (kept.attempt, worker) in await _tried(manager, kept.job, kept.task)
+def _kept_view(dir: str, kept: KeptSandbox, owner: str | None) -> KeptView:
+    """No owner: this manager knows of no such attempt."""
     return KeptView(
         id=task_name(kept.job, kept.task),
         job=kept.job,
@@ -188,9 +208,9 @@ async def _kept_view(manager: Manager, worker: str, found: Contents, kept: KeptS
         since=kept.since,
         size_bytes=kept.size_bytes,
         entries=kept.entries,
-        path=f"{found.dir}/kept/{kept.job}.{kept.task}.{kept.attempt}",
-        owner=row.owner if row is not None and known else "",
-        known=known,
+        path=f"{dir}/kept/{kept.job}.{kept.task}.{kept.attempt}",
+        owner=owner or "",
+        known=owner is not None,
         cut=kept.cut,
     )
 
@@ -207,7 +227,9 @@ def _part_view(part: Part) -> PartView:
 
 
 def _entry_view(entry: Entry) -> EntryView:
-    return EntryView(name=entry.name, size_bytes=entry.size_bytes, changed_at=entry.changed_at)
+    return EntryView(
+        name=entry.name, size_bytes=entry.size_bytes, changed_at=entry.changed_at, task=entry.task
+    )
 
 
 def _left_view(dir: str, left: Left) -> LeftView:

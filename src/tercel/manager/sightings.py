@@ -1,5 +1,7 @@
 """What a worker says of its directory, judged as all that it says is: see hearing. Pure functions."""
 
+import re
+
 import msgspec
 
 from tercel.core.errors import PeerError
@@ -27,6 +29,8 @@ from tercel.wire.looking import (
 
 MAX_PARTS = 20
 MAX_ID = 2**62
+_TASK = re.compile(r"([0-9]{1,19}\.[0-9]{1,19})?")
+"""It becomes part of a command that people are told."""
 
 
 def seen(found: Found) -> Found:
@@ -66,6 +70,7 @@ def _possible_part(part: Part) -> bool:
         and all(map(_possible_time, (part.oldest_at, *(entry.changed_at for entry in part.largest))))
         and len(part.largest) <= LARGEST_MOST
         and _possible_paths([entry.name for entry in part.largest])
+        and all(_TASK.fullmatch(entry.task) for entry in part.largest)
     )
 
 

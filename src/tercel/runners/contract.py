@@ -72,8 +72,8 @@ class Runner(Protocol):
     def follow(self, attempt: int, on: bool) -> None:
         """Begin or stop telling the listener this attempt's output, from its beginning or what is kept of it."""
 
-    def directory(self, attempt: int) -> Path | None:
-        """With the sandbox of an attempt in it, if that has run for a moment and has not ended."""
+    def directories(self) -> dict[int, Path]:
+        """By attempt, of those that have run for a moment and have not ended: the directory with its sandbox in it."""
 
     def segments(self, attempt: int, stream: str) -> Iterable[bytes]:
         """The compressed pieces (zlib) of a large output (out, err) or value of an ended attempt, read as they are asked for.

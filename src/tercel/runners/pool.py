@@ -143,11 +143,13 @@ class SpawnerPool:
             if lane.holds(attempt):
                 lane.follow(attempt, on)
 
-    def directory(self, attempt: int) -> Path | None:
-        for lane in self._present:
-            if lane.running() == attempt and (found := lane.directory) is not None:
-                return Path(os.fsdecode(found))
-        return None
+    def directories(self) -> dict[int, Path]:
+        found = ((lane.running(), lane.directory) for lane in self._present)
+        return {
+            attempt: Path(os.fsdecode(path))
+            for attempt, path in found
+            if attempt != NOBODY and path is not None
+        }
 
     # -- what happens -------------------------------------------------------------------------------------
 

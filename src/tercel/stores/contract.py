@@ -153,6 +153,12 @@ class Store(SnapshotStore, Protocol):
     def history(self, job: int, task: int) -> list[Outcome]:
         """Earlier attempts that were superseded by a retry, oldest first."""
 
+    def tried(self, job: int, task: int) -> list[tuple[int, str]]:
+        """All attempts of a task that have ended, and the workers that had them, oldest first.
+
+        However often it was tried, this takes little: no outputs are read.
+        """
+
     def notes(self, job: int, task: int) -> list[Noted]:
         """What befell a task beside its attempts, oldest first; of the same time as it was written.
 

@@ -7,6 +7,8 @@ class EntryView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     size_bytes: int
     changed_at: float
+    task: str = ""
+    """The one that runs in it, as 37.4."""
 
 
 class PartView(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,6 +69,8 @@ class Entry(_Plain, frozen=True):
     size_bytes: int
     """That it takes on the disk."""
     changed_at: float
+    task: str = ""
+    """The one that runs in it, as 37.4."""
 
 
 class Part(_Plain, frozen=True):

@@ -13,7 +13,7 @@ while is said to be nobody's.
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Mapping
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from tercel.wire.looking import (
     Tail,
 )
 from tercel.worker.walking import (
+    TOO_MANY,
     Budget,
     below,
     descended,
@@ -54,6 +55,8 @@ DIRECTORIES = ("outputs", "values", "trash", "kept", "sandboxes")
 """In this order: the last ones are as large as tasks make them."""
 SPOOL = frozenset({"spool", "spool.new"})
 OWN = frozenset({"worker-id", "worker-id.new", "lock", "node.json", "node.json.new", "cgroups", "containers"})
+LOGS_MOST = 5
+"""Older ones that a process keeps beside its log."""
 LEFT_AFTER_S = 3600.0
 """Removing takes a while, and so does telling the manager: what is younger is not said to be left."""
 DIRECT_MOST = 50_000
@@ -72,6 +75,8 @@ class Books(msgspec.Struct, frozen=True):
     """Offered, under way, or not acknowledged."""
     reports: int = 0
     reports_since: float = 0.0
+    lanes: dict[str, str] = {}
+    """By the name of the directory among `sandboxes`: the task that runs there, as 37.4."""
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -92,28 +97,36 @@ def contents(dir: Path, books: Books, log: Path | None, now: float, budget: Budg
     kept: list[KeptSandbox] = []
     left: list[Left] = []
     with opened(dir) as root:
-        files = _Files(root, budget)
-        parts += [files.part("spool", SPOOL), files.part("own", OWN)]
+        files = _Files(root, _log_names(dir, log), budget)
+        parts += [files.part("spool", SPOOL), files.part("own", files.own)]
         for at, name in enumerate(DIRECTORIES):
             share = budget.share(len(DIRECTORIES) + 1 - at)
-            measured = list(_measured(root, name, share))
-            parts.append(_part(name, measured, share.cut))
+            measured = _measured(root, name, share)
+            parts.append(_part(name, measured, share.cut, books.lanes if name == "sandboxes" else {}))
             kept += [sandbox for one in measured if (sandbox := _kept(name, one)) is not None]
             left += [lost for one in measured if (lost := _left(name, one, books, now)) is not None]
-        foreign = list(_each(root, files.others(), budget))
+        foreign = _each(root, files.others(), budget)
     parts.append(_part("other", foreign, budget.cut))
     left += [Left("foreign", one.name, one.size_bytes, one.changed_at) for one in foreign]
     return Contents(
-        dir=str(dir),
-        disk_bytes=disk.total,
-        free_bytes=disk.free,
+        dir=shown(dir),
+        # Some file systems that have no end of their own name one beyond all that is believed.
+        disk_bytes=told_size(disk.total),
+        free_bytes=told_size(disk.free),
         reports=books.reports,
         reports_since=books.reports_since,
         parts=parts,
         kept=sorted(kept, key=lambda one: -one.since)[:KEPT_MOST],
         left=sorted(left, key=lambda one: -one.size_bytes)[:LEFT_MOST],
-        log=str(log) if log is not None else "",
+        log=shown(log) if log is not None else "",
     )
+
+
+def _log_names(dir: Path, log: Path | None) -> frozenset[str]:
+    """Of the worker's log and the older ones beside it, if they are in its own directory."""
+    if log is None or log.parent.resolve() != dir:
+        return frozenset()
+    return frozenset([log.name, *(f"{log.name}.{number}.gz" for number in range(1, LOGS_MOST + 1))])
 
 
 class _Measured(msgspec.Struct):
@@ -125,32 +138,36 @@ class _Measured(msgspec.Struct):
     changed_at: float
     moved_at: float
     """When it was put there, or anything else about it was changed."""
-    cut: str
+    missed: tuple[str, ...]
+    """Why there is more of it, if so."""
 
 
 class _Files:
     """What is directly in the worker's directory."""
 
-    def __init__(self, root: int, budget: Budget) -> None:
+    def __init__(self, root: int, logs: frozenset[str], budget: Budget) -> None:
+        self.own = OWN | logs
         self._root = root
         self._budget = budget
         self._names = _names(root, budget)
 
     def part(self, name: str, names: frozenset[str]) -> Part:
-        return _part(name, list(_each(self._root, [n for n in self._names if n in names], self._budget)), "")
+        return _part(name, _each(self._root, [n for n in self._names if n in names], self._budget), "")
 
     def others(self) -> list[str]:
-        return [n for n in self._names if n not in SPOOL | OWN and n not in DIRECTORIES]
+        known = SPOOL | self.own | frozenset(DIRECTORIES)
+        return [n for n in self._names if n not in known]
 
 
-def _measured(root: int, name: str, budget: Budget) -> Iterator[_Measured]:
+def _measured(root: int, name: str, budget: Budget) -> list[_Measured]:
     try:
         with opened(name, root) as directory:
-            yield from _each(directory, _names(directory, budget), budget)
+            return _each(directory, _names(directory, budget), budget)
     except FileNotFoundError:
-        return  # nothing was ever in it
+        pass  # nothing was ever in it
     except OSError as error:
         budget.miss(os.strerror(error.errno or 0))
+    return []
 
 
 def _names(directory: int, budget: Budget) -> list[str]:
@@ -158,32 +175,57 @@ def _names(directory: int, budget: Budget) -> list[str]:
     with os.scandir(directory) as entries:
         names = [entry.name for entry in takewhile(lambda _: budget.take(), islice(entries, DIRECT_MOST))]
     if len(names) == DIRECT_MOST:
-        budget.miss("more entries than are counted")
+        budget.miss(TOO_MANY)
     return sorted(names)
 
 
-def _each(directory: int, names: list[str], budget: Budget) -> Iterator[_Measured]:
+def _each(directory: int, names: list[str], budget: Budget) -> list[_Measured]:
+    """An equal share for each; then what is left for those that it was too little for: they are what is looked for."""
+    found: dict[str, _Measured] = {}
+    scant = _shared_out(directory, names, budget, found)
+    _shared_out(directory, scant, budget, found)
+    for one in found.values():
+        budget.miss(*one.missed)
+    return list(found.values())
+
+
+def _shared_out(directory: int, names: list[str], budget: Budget, found: dict[str, _Measured]) -> list[str]:
+    """Measures these, as far as there is time; returns those whose share was too little."""
+    scant = []
     for at, name in enumerate(names):
+        if not budget.in_time():
+            break
+        share = budget.share(len(names) - at)
         try:
-            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            one = _measure(directory, name, share)
         except FileNotFoundError:
             continue  # gone meanwhile
-        share = budget.share(len(names) - at)
-        size_bytes, entries = measure(directory, name, status, share)
-        if share.cut:
-            budget.miss(share.cut)
-        times = told_time(status.st_mtime), told_time(status.st_ctime)
-        yield _Measured(shown(name), told_size(size_bytes), entries, *times, share.cut)
+        except OSError as error:  # what was mounted there is dead, say
+            budget.miss(f"entries that cannot be read: {os.strerror(error.errno or 0)}")
+            continue
+        if share.spent:
+            scant.append(name)
+        if name not in found or one.entries >= found[name].entries:
+            found[name] = one
+    return scant
 
 
-def _part(name: str, measured: list[_Measured], cut: str) -> Part:
+def _measure(directory: int, name: str, budget: Budget) -> _Measured:
+    """Raises OSError."""
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    size_bytes, entries = measure(directory, name, status, budget)
+    times = told_time(status.st_mtime), told_time(status.st_ctime)
+    return _Measured(shown(name), told_size(size_bytes), entries, *times, budget.missed)
+
+
+def _part(name: str, measured: list[_Measured], cut: str, tasks: Mapping[str, str] = {}) -> Part:
     largest = sorted(measured, key=lambda one: -one.size_bytes)[:LARGEST_MOST]
     return Part(
         name=name,
-        size_bytes=sum(one.size_bytes for one in measured),
+        size_bytes=told_size(sum(one.size_bytes for one in measured)),
         entries=sum(one.entries for one in measured),
         oldest_at=min((one.changed_at for one in measured), default=0.0),
-        largest=[Entry(one.name, one.size_bytes, one.changed_at) for one in largest],
+        largest=[Entry(one.name, one.size_bytes, one.changed_at, tasks.get(one.name, "")) for one in largest],
         cut=cut,
     )
 
@@ -192,7 +234,7 @@ def _kept(part: str, one: _Measured) -> KeptSandbox | None:
     if part != "kept" or (name := _KEPT.fullmatch(one.name)) is None:
         return None
     job, task, attempt = map(int, name.groups())
-    return KeptSandbox(job, task, attempt, one.moved_at, one.size_bytes, one.entries, one.cut)
+    return KeptSandbox(job, task, attempt, one.moved_at, one.size_bytes, one.entries, "; ".join(one.missed))
 
 
 def _left(part: str, one: _Measured, books: Books, now: float) -> Left | None:
@@ -242,7 +284,7 @@ def listing(dir: Path, asked: Asked, budget: Budget) -> Listing:
                 break
             size_bytes, changed_at = told_size(status.st_size), told_time(status.st_mtime)
             files.append(File(path, kind_of(status), size_bytes, changed_at))
-    where, running = str(dir.joinpath(*steps)), asked.running is not None
+    where, running = shown(dir.joinpath(*steps)), asked.running is not None
     return Listing(attempt, where, running, since, files, kept, budget.cut)
 
 
@@ -304,7 +346,7 @@ def log_tail(log: Path | None) -> Tail:
     """Whole lines. Raises NotFound or UsageError."""
     if log is None:
         raise NotFound("it writes no log file: start it with --log FILE", "worker")
-    tail = read_file(str(log))
+    tail = read_file(log)
     data = tail.data.partition(b"\n")[2] if tail.offset else tail.data
     offset = tail.offset + len(tail.data) - len(data)
     return msgspec.structs.replace(tail, offset=offset, data=_TOKEN.sub(b"(a token)", data))

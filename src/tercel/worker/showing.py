@@ -16,13 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tercel.core.errors import UsageError
+from tercel.core.selectors import task_name
 from tercel.runners.contract import Runner
 from tercel.wire.looking import AtDirectory, AtFile, AtLog, AtSandbox, Found, Unseen
 from tercel.wire.messages import Look, Seen
 from tercel.worker import looking
 from tercel.worker.agent import Agent
 from tercel.worker.looking import Asked, Books, Running
-from tercel.worker.walking import Budget
+from tercel.worker.walking import Budget, shown
 
 log = logging.getLogger("tercel.worker")
 
@@ -48,8 +49,11 @@ class Showing:
         self._runner = runner
         self._answer = answer
         self._one_at_a_time = asyncio.Lock()
-        self._hangs = False
-        """A thread has not come back."""
+        self._back = asyncio.Event()
+        """No thread is out: a look whose link has ended may still be under way."""
+        self._back.set()
+        self._given_up_at = 0.0
+        """When the thread that is out is said to hang, by the loop's clock."""
         self._under_way: set[asyncio.Task[None]] = set()
         """For the link that there is."""
 
@@ -69,10 +73,7 @@ class Showing:
 
     async def _look(self, look: Look) -> None:
         async with self._one_at_a_time:
-            if self._hangs:
-                found: Found = self._hanging()
-            else:
-                found = await self._found(look)
+            found = await self._found(look) if await self._is_back() else self._hanging()
         self._answer(Seen(look.number, found))
 
     async def _found(self, look: Look) -> Found:
@@ -100,40 +101,52 @@ class Showing:
     # -- what the worker knows ----------------------------------------------------------------------------
 
     def _books(self) -> Books:
-        owed = self._agent.owed
+        owed, held = self._agent.owed, {one.attempt: one for one in self._agent.held()}
+        lanes = self._runner.directories().items()
         return Books(
-            frozenset(held.attempt for held in self._agent.held()),
+            frozenset(held),
             len(owed),
             # Of what never began there is no time.
             min((r.started_at + r.wall_s for r in owed.values() if r.started_at > 0), default=0.0),
+            {lane.name: task_name(held[at].job, held[at].task) for at, lane in lanes if at in held},
         )
 
     def _asked(self, what: AtSandbox | AtFile) -> Asked:
         return Asked(what.job, what.task, what.attempts, self._running(what.attempts))
 
     def _running(self, attempts: list[int]) -> Running | None:
-        for attempt in attempts:
-            if (lane := self._runner.directory(attempt)) is not None:
-                return Running(attempt, lane.name)
-        return None
+        """The newest: an earlier one may still be on its way out."""
+        lanes = self._runner.directories()
+        newest = next((attempt for attempt in reversed(attempts) if attempt in lanes), None)
+        return Running(newest, lanes[newest].name) if newest is not None else None
 
     # -- in a thread --------------------------------------------------------------------------------------
+
+    async def _is_back(self) -> bool:
+        """Whether there is no thread out, or it comes back while that may still be hoped for."""
+        if not self._back.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._given_up_at):
+                    await self._back.wait()
+        return self._back.is_set()
 
     async def _seen(self, work: Work) -> Found:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Found] = loop.create_future()
-        self._hangs = True
+        self._back.clear()
+        self._given_up_at = loop.time() + LIMIT_S + GRACE_S
         # A daemon thread: one that waits forever must not keep the worker alive.
         threading.Thread(target=self._work, args=(work, loop, answer), daemon=True).start()
         try:
-            async with asyncio.timeout(LIMIT_S + GRACE_S):
+            async with asyncio.timeout_at(self._given_up_at):
                 return await answer
         except TimeoutError:
             log.warning("A look into %s has not come back: its file system is slow, or hangs.", self._dir)
             return self._hanging()
 
     def _hanging(self) -> Unseen:
-        return Unseen(f"the file system of {self._dir} does not answer: it is slow, or hangs", passing=True)
+        why = f"the file system of {shown(self._dir)} does not answer: it is slow, or hangs"
+        return Unseen(why, passing=True)
 
     def _work(self, work: Work, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[Found]") -> None:
         try:
@@ -149,7 +162,7 @@ class Showing:
             loop.call_soon_threadsafe(self._on_seen, answer, found)
 
     def _on_seen(self, answer: "asyncio.Future[Found]", found: Found) -> None:
-        self._hangs = False
+        self._back.set()
         if not answer.done():
             answer.set_result(found)
 

@@ -7,6 +7,7 @@ budget is spent, however much there is.
 
 import errno
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -18,10 +19,16 @@ from tercel.wire.looking import SIZE_MOST, TAIL_BYTES, TIME_MOST, Tail
 
 DEPTH_MOST = 64
 """Directories inside of directories: each takes a descriptor."""
+TOO_MANY = "more entries than are counted"
+TOO_LONG = "it would take too long to count"
+REASONS_MOST = 4
+"""That are told: whatever a task has mounted may fail for as many as it likes."""
 _BLOCK_BYTES = 512
 """Of st_blocks, whatever the file system's own are."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_TEXT = re.compile(rb"\\x([89a-f][0-9a-f])")
+"""A byte that is no text, as it is shown. None of them is a slash or a dot: no name becomes a way out."""
 
 
 class Budget:
@@ -30,8 +37,18 @@ class Budget:
     def __init__(self, entries: int, until: float) -> None:
         self._left = entries
         self._until = until
-        self.cut = ""
-        """Why not everything was seen, if so: the first reason."""
+        self.missed: tuple[str, ...] = ()
+        """Why not everything was seen, if so."""
+
+    @property
+    def cut(self) -> str:
+        """The same, to be told."""
+        return "; ".join(self.missed)
+
+    @property
+    def spent(self) -> bool:
+        """Whether more of it would have shown more."""
+        return TOO_MANY in self.missed or TOO_LONG in self.missed
 
     def share(self, among: int) -> "Budget":
         """A part of what is left, so that one of many does not take everything. What it spends, this one does too."""
@@ -40,19 +57,24 @@ class Budget:
     def take(self) -> bool:
         """Whether one entry more may be looked at."""
         if self._left <= 0:
-            self.miss("more entries than are counted")
-        elif time.monotonic() > self._until:
-            self.miss("it would take too long to count")
-        else:
-            self._spend()
+            self.miss(TOO_MANY)
+            return False
+        if not self.in_time():
+            return False
+        self._spend()
+        return True
+
+    def in_time(self) -> bool:
+        if time.monotonic() <= self._until:
             return True
+        self.miss(TOO_LONG)
         return False
 
     def _spend(self) -> None:
         self._left -= 1
 
-    def miss(self, why: str) -> None:
-        self.cut = self.cut or why
+    def miss(self, *reasons: str) -> None:
+        self.missed = tuple(dict.fromkeys((*self.missed, *reasons)))[:REASONS_MOST]
 
 
 class _Share(Budget):
@@ -66,9 +88,15 @@ class _Share(Budget):
         self._whole._spend()
 
 
-def shown(name: str) -> str:
+def shown(name: str | Path) -> str:
     """A file's name as text that can be sent."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def meant(name: str) -> str:
+    """The name that is shown so: its bytes that are no text, again."""
+    raw = _NO_TEXT.sub(lambda found: bytes.fromhex(found[1].decode()), name.encode())
+    return os.fsdecode(raw)
 
 
 @contextmanager
@@ -146,9 +174,9 @@ def told_time(seconds: float) -> float:
 
 
 def measure(directory: int, name: str, status: os.stat_result, budget: Budget) -> tuple[int, int]:
-    """(bytes, entries) of one thing in a directory with all that is below it, itself included."""
+    """(bytes, entries) of one thing in a directory with all that is below it, itself included; nothing that is mounted."""
     size_bytes, entries = size_of(status), 1
-    if not stat.S_ISDIR(status.st_mode):
+    if not stat.S_ISDIR(status.st_mode) or status.st_dev != os.fstat(directory).st_dev:
         return size_bytes, entries
     try:
         with opened(name, directory) as inner:
@@ -173,26 +201,37 @@ def kind_of(status: os.stat_result) -> str:
 
 
 def read_below(directory: int, path: str) -> Tail:
-    """The end of a file below a directory. Raises UsageError with why not."""
-    *above, name = _checked(path)
+    """The end of a file below a directory, named as it is or as it is shown. Raises UsageError with why not."""
+    steps = _checked(path)
     try:
-        with ExitStack() as stack:
-            for step in above:
-                directory = stack.enter_context(opened(step, directory))
-            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            if not stat.S_ISREG(status.st_mode):  # to open a device may do something
-                raise UsageError(f"{path!r} is no regular file, and only those are read", "path")
-            return _tail(os.open(name, _FILE, dir_fd=directory), path)
+        try:
+            return _tail_below(directory, steps, path)
+        except FileNotFoundError:
+            if (others := [meant(step) for step in steps]) == steps:
+                raise
+            return _tail_below(directory, others, path)
     except OSError as error:
         raise UsageError(f"cannot read {path!r}: {_reason(error)}", "path") from None
 
 
-def read_file(path: str) -> Tail:
+def _tail_below(directory: int, steps: list[str], path: str) -> Tail:
+    *above, name = steps
+    with ExitStack() as stack:
+        for step in above:
+            directory = stack.enter_context(opened(step, directory))
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):  # to open a device may do something
+            raise UsageError(f"{path!r} is no regular file, and only those are read", "path")
+        return _tail(os.open(name, _FILE, dir_fd=directory), path)
+
+
+def read_file(path: Path) -> Tail:
     """The end of a file that people have named. Raises UsageError with why not."""
+    name = shown(path)
     try:
-        return _tail(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), path)
+        return _tail(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), name)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {_reason(error)}", "path") from None
+        raise UsageError(f"cannot read {name}: {_reason(error)}", "path") from None
 
 
 def _checked(path: str) -> list[str]:

@@ -1,5 +1,7 @@
 """tercel worker look"""
 
+import os
+
 import click
 
 from tercel.cli.directories import tell_directory, tell_sandbox, tell_tail
@@ -58,4 +60,6 @@ async def _ask_of_task(
     if file is None:
         tell_sandbox(screen, await client.sandbox_files(worker, choice.job, task, attempt=attempt))
     else:
-        tell_tail(screen, await client.sandbox_file(worker, choice.job, task, file, attempt=attempt))
+        # A name that is no text can be sent only as it is shown; the worker knows it by that, too.
+        name = os.fsencode(file).decode("utf-8", "backslashreplace")
+        tell_tail(screen, await client.sandbox_file(worker, choice.job, task, name, attempt=attempt))

@@ -221,6 +221,10 @@ class MemoryStore(Store):
                 earlier.pop(tasks.outcomes[task].report.attempt, None)
         return [outcome for _, outcome in sorted(earlier.items())]
 
+    def tried(self, job: int, task: int) -> list[tuple[int, str]]:
+        ended = [*self.history(job, task), *self.outcomes(job, ranges=[(task, task)], limit=1)]
+        return sorted((one.report.attempt, one.worker) for one in ended if one.report.attempt)
+
     def notes(self, job: int, task: int) -> list[Noted]:
         with self._lock:
             return self._books.tasks[job].notes_of(task)

@@ -246,6 +246,10 @@ def history(connection: sqlite3.Connection, job: int, task: int) -> list[Outcome
     return [_outcome(columns) for columns in connection.execute(queries.HISTORY, {"job": job, "task": task})]
 
 
+def tried(connection: sqlite3.Connection, job: int, task: int) -> list[tuple[int, str]]:
+    return connection.execute(queries.TRIED, {"job": job, "task": task}).fetchall()
+
+
 def ended(connection: sqlite3.Connection, job: int, state: TaskState) -> list[Range]:
     if state not in STATE_CODES:
         return []

@@ -230,6 +230,16 @@ HISTORY = """
 """
 """Without the attempt that is the task's record: a batch handed over twice may have left it in both."""
 
+TRIED = """
+    SELECT attempt, worker.name
+    FROM (
+        SELECT attempt, worker FROM history WHERE job = :job AND task = :task
+        UNION SELECT attempt, worker FROM outcome WHERE job = :job AND task = :task
+    ) AS tried
+        CROSS JOIN worker ON worker.id = tried.worker
+    ORDER BY attempt
+"""
+
 TASKS_FINISHED = """
     SELECT group_concat(task) FROM (
         SELECT task FROM outcome WHERE job = :job AND state = 1 AND task > :after ORDER BY task LIMIT :limit

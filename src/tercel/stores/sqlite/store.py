@@ -295,6 +295,10 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             return outcomes.history(connection, _known(job), _known(task))
 
+    def tried(self, job: int, task: int) -> list[tuple[int, str]]:
+        with self._readers.snapshot() as connection:
+            return outcomes.tried(connection, _known(job), _known(task))
+
     def notes(self, job: int, task: int) -> list[Noted]:
         with self._readers.snapshot() as connection:
             return notes.of_task(connection, _known(job), _known(task))
