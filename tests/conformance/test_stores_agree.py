@@ -44,7 +44,7 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.model import After, Call, JobSpec
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.reports import Blame, Output
-from tercel.core.states import TaskState
+from tercel.core.states import Stage, TaskState
 from tests.conformance.stores import (
     BLOCKED,
     CANCELLED,
@@ -250,9 +250,17 @@ class StoresAgree(RuleBasedStateMachine):
 
     @precondition(lambda self: any(job.open for job in self.plan.jobs))
     @rule(
-        data=st.data(), low=st.integers(0, 15), size=SIZES, of=CONDITIONS, at=TIMES, attempted=st.booleans()
+        data=st.data(),
+        low=st.integers(0, 15),
+        size=SIZES,
+        of=CONDITIONS,
+        at=TIMES,
+        met=st.sampled_from(Stage),
+        attempted=st.booleans(),
     )
-    def block(self, data: st.DataObject, low: int, size: int, of: int, at: float, attempted: bool) -> None:
+    def block(
+        self, data: st.DataObject, low: int, size: int, of: int, at: float, met: Stage, attempted: bool
+    ) -> None:
         planned = data.draw(st.sampled_from([job for job in self.plan.jobs if job.open]))
         waiting = planned.open.intersection(IntervalSet([(low, low + size - 1)]))
         if attempted:
@@ -260,7 +268,7 @@ class StoresAgree(RuleBasedStateMachine):
                 AttemptLost(outcome(task, attempt=self.plan.attempt(), job=planned.id, state=BLOCKED))
                 for task in waiting
             ]
-        self.batch.append(TasksBlocked(planned.id, tuple(waiting.ranges()), of, at))
+        self.batch.append(TasksBlocked(planned.id, tuple(waiting.ranges()), of, at, met))
 
     @precondition(lambda self: self.plan.jobs)
     @rule(data=st.data(), low=st.integers(0, 15), size=SIZES)
