@@ -14,7 +14,7 @@ import click
 
 from tercel.cli.app import tercel
 from tercel.core.attributes import ATTRIBUTES, Of
-from tercel.core.states import TRANSITIONS, TaskEvent, TaskState, drawing
+from tercel.core.states import RESUMES, Stage, TaskEvent, TaskState, drawing, moves
 from tercel.manager.routes import OPERATIONS
 from tercel.sdk.files.flow import FLOW
 from tercel.sdk.files.keys import KEYS, members
@@ -83,10 +83,18 @@ def states() -> str:
         "|---|---|---|---|",
     ]
     for event, meaning in _meanings(TaskEvent).items():
-        moves = [(before, after) for (before, what), after in TRANSITIONS.items() if what == event]
-        for at, (before, after) in enumerate(moves):
+        ways = [(before, after) for before, what, after in moves() if what == event]
+        for at, (before, after) in enumerate(ways):
             name, text = (f"`{event}`", meaning) if at == 0 else ("", "")
             rows.append(f"| {name} | {text} | `{before}` | `{after}` |")
+    rows += [
+        "",
+        "On `unblock` a task goes on by the stage in which it met its fault:",
+        "",
+        "| stage | meaning | goes on as |",
+        "|---|---|---|",
+        *[f"| `{stage}` | {text} | `{RESUMES[Stage(stage)]}` |" for stage, text in _meanings(Stage).items()],
+    ]
     return "\n".join(rows) + "\n"
 
 

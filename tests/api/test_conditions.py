@@ -10,7 +10,7 @@ import pytest
 
 from tercel.core.conditions import Verdict
 from tercel.core.model import Role
-from tercel.core.reports import Output
+from tercel.core.reports import End, Output
 from tercel.wire.api import ConditionList, ConditionView, Counted, JobList, Submission, SwitchList
 from tercel.wire.messages import Brief, Probe, Probed
 from tests.api.house import Answer, House, Scripted, open_house
@@ -180,6 +180,22 @@ async def test_what_nobody_looks_for_is_not_waited_for_though_it_is_known(house:
     said = "ssh: connect to host login.lab port 22: Connection refused"
     await worker.report(await worker.offered(), code=255, matched=("known",), said=said)
     assert (await house.task(1, 0)).state == "failed"
+
+
+@pytest.mark.T(3)
+async def test_a_blocked_task_tells_in_which_stage_it_met_what_it_waits_for(house: House) -> None:
+    worker = await house.worker(cpus=2)
+    await house.submit(array="0-1", cwd="/data")
+    tried = [await worker.offered() for _ in range(2)]
+    for report, end in zip(tried, (End.REFUSED, End.INTERRUPTED), strict=True):
+        await worker.report(report, end=end, errno="ENOENT", note="no /data")
+    (row,) = await conditions(house)
+    assert (row.tester, row.tasks) == ("dir:/data", 2)
+    told = [await house.task(1, task) for task in (0, 1)]
+    assert [task.stage for task in told] == ["launch", "run"]
+    assert {task.resumes_in for task in told} == {"ready"}
+    await house.ask("POST", f"/v1/conditions/{row.id}/release", json={})
+    assert (await house.task(1, 0)).stage is None
 
 
 async def test_a_task_that_is_held_tells_that_it_will_be_blocked_again(house: House) -> None:

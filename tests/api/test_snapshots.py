@@ -14,6 +14,8 @@ from tercel.core.commands import MAX_ENV_BYTES
 from tercel.core.conditions import Fault, Place, Postponed
 from tercel.core.errors import StoreFull
 from tercel.core.model import Role
+from tercel.core.reports import End
+from tercel.core.states import Stage
 from tercel.manager.snapshots import SCHEDULED
 from tercel.stores.snapshot.checking import check
 from tercel.stores.snapshot.files import Writer, parts
@@ -149,13 +151,33 @@ async def test_tasks_that_are_blocked_stay_so_and_join_who_waits_for_the_same(ho
     assert len(machine.jobs[2].blocked) == 2
     (condition,) = machine.conditions.values()
     assert condition.count == 4
-    assert house.manager.store.live(2).blocked == [(condition.id, [(0, 1)])]  # type: ignore[union-attr]
+    assert house.manager.store.live(2).blocked == [(condition.id, Stage.RUN, [(0, 1)])]  # type: ignore[union-attr]
     await house.sound()
     machine.on_release_condition(condition, 0, "ada", house.manager.clock())
     house.manager.wake()
     for _ in range(4):
         await worker.report(await worker.offered())
     assert (await house.ended(2)).counts.finished == 2
+
+
+@pytest.mark.T(3)
+@pytest.mark.parametrize("joins", [True, False], ids=["who waits here", "nobody"])
+async def test_they_go_on_by_the_stage_in_which_they_met_it(house: House, joins: bool) -> None:
+    worker = await house.worker(cpus=2)
+    await house.submit(array="0-1", cwd="/data")
+    tried = [await worker.offered() for _ in range(2)]
+    for report, end in zip(tried, (End.REFUSED, End.INTERRUPTED), strict=True):
+        await worker.report(report, end=end, errno="ENOENT")
+    machine = house.manager.machine
+    met = {stage: tasks.ranges() for stage, tasks in machine.jobs[1].stages.items()}
+    assert met == {Stage.LAUNCH: [(0, 0)], Stage.RUN: [(1, 1)]}
+    data = await save(house)
+    if not joins:
+        await house.ask("POST", "/v1/cancel", json={"select": ["1"]})
+    await restored(house, data)
+    assert {stage: tasks.ranges() for stage, tasks in machine.jobs[2].stages.items()} == met
+    assert [stage for _, stage, _ in house.manager.store.live(2).blocked] == list(met)  # type: ignore[union-attr]
+    await house.sound()
 
 
 @pytest.mark.must("e")

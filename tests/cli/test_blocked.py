@@ -10,7 +10,7 @@ import pytest
 from tercel.cli import blockage
 from tercel.core.conditions import Place
 from tercel.core.model import BlockRule
-from tercel.core.states import TaskState
+from tercel.core.states import Stage, TaskState
 from tercel.wire import api
 from tests.cli.conftest import Tercel
 from tests.cli.fake_manager import (
@@ -354,14 +354,18 @@ def test_show_tells_of_rules_conditions_and_hints(tercel: Tercel, manager: FakeM
         state=TaskState.BLOCKED,
         why="blocked on tcp:licence.lab:27000 (C3): 1 test so far; tested again in 10 s, given up in 12 h",
         condition=3,
+        stage=Stage.LAUNCH,
+        resumes_in=TaskState.READY,
         attempts=[attempt(state=TaskState.BLOCKED, code=75)],
     )
     manager.says("GET", "/v1/jobs/37/tasks/4", blocked)
     told = tercel("show", "37.4").out
     assert "(C3)" in told and "tested again in 10 s" in told
+    assert re.search("fault +met at launch; goes on as ready", told)
     assert told.splitlines()[-1].split()[1] == "blocked"
     manager.says("GET", "/v1/jobs/37/tasks/4", task(4, hint="if this is not its fault: --block-on …"))
-    assert "hint" in tercel("show", "37.4").out
+    told = tercel("show", "37.4").out
+    assert "hint" in told and "met at" not in told
 
 
 def test_who_waits_is_told_once_what_tasks_are_blocked_on(

@@ -24,6 +24,7 @@ from tercel.core.changes import (
 from tercel.core.conditions import ConditionRow, Fault, Place, Postponed
 from tercel.core.model import After, BlockRule, Call, Function, JobSpec
 from tercel.core.reports import Blame, Outcome, Output
+from tercel.core.states import Stage
 from tercel.stores.contract import Store
 from tercel.stores.snapshot import files
 from tercel.stores.snapshot.contract import Placed
@@ -59,7 +60,7 @@ OPEN = ConditionRow(
 def campaign() -> list[Change]:
     """Jobs of every kind, in the middle of their lives."""
     fit = job(4, (0, 9), spec=JobSpec(argv=("fit",), array="0-9", retries=3, block_on=(RULE,)))
-    met = Fault(tester=RULE.tester, place=Place.MANAGER, policy=RULE.policy)
+    met = Fault(stage=Stage.LAUNCH, tester=RULE.tester, place=Place.MANAGER, policy=RULE.policy)
     held = msgspec.structs.replace(fit.job, held=((8, 9),), postponed=(Postponed(met, ((9, 9),)),))
     lines = job(5, (0, 2), key="k", lines=("echo a", "echo b", "echo c"), spec=JobSpec())
     function = Function(code=b"f", name="f", python="3.11")
@@ -92,7 +93,8 @@ def campaign() -> list[Change]:
         Concluded(outcome(5, attempt=73, job=4, state=CANCELLED)),
         cancelled(6, 7, job=4),
         ConditionSet(OPEN),
-        TasksBlocked(4, ((2, 3),), 3, NOW - 60),
+        TasksBlocked(4, ((2, 2),), 3, NOW - 60, Stage.RUN),
+        TasksBlocked(4, ((3, 3),), 3, NOW - 60, Stage.LAUNCH),
         Noted(4, ((2, 3),), NOW - 60, "blocked", "exit:75"),
         *[Concluded(outcome(task, attempt=90 + task, job=5, worker="n2")) for task in range(3)],
         JobEnded(5, NOW - 10, 3, 0, 0),
@@ -159,12 +161,14 @@ def told(store: Store) -> dict[str, object]:
 
 
 def _awaited(store: Store, live: LiveJob) -> list[object]:
-    """Which tasks wait for which conditions that are open: those have other numbers elsewhere."""
-    rows = [(store.condition(id), ranges) for id, ranges in live.blocked]
-    open_ones = [(row, ranges) for row, ranges in rows if row is not None and row.closed_at is None]
+    """Which tasks wait for which conditions that are open, and where they met them: those have other numbers elsewhere."""
+    rows = [(store.condition(id), stage, ranges) for id, stage, ranges in live.blocked]
+    open_ones = [
+        (row, stage, ranges) for row, stage, ranges in rows if row is not None and row.closed_at is None
+    ]
     return [
-        (msgspec.structs.replace(row, id=0), ranges)
-        for row, ranges in sorted(open_ones, key=lambda one: one[0].opened_at)
+        (msgspec.structs.replace(row, id=0), stage, ranges)
+        for row, stage, ranges in sorted(open_ones, key=lambda one: (one[0].opened_at, one[1]))
     ]
 
 

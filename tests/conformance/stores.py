@@ -15,6 +15,8 @@ from tercel.stores.sqlite import SqliteStore
 
 FINISHED, FAILED, CANCELLED = TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED
 BLOCKED = TaskState.BLOCKED
+KEYS = ("b" + "a" * 64, "b" + "b" * 64)
+"""Of values that somebody uploaded."""
 
 
 class Kept(Protocol):
@@ -190,6 +192,6 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
         told[f"output of {attempt}"] = [
             store.output_segments(attempt, stream) for stream in ("out", "err", "value")
         ]
-    for key in ("ba", "bb"):
+    for key in KEYS:
         told[f"value {key}"] = (store.value_piece_count(key), store.value_pieces(key, 1, 2))
     return told

@@ -28,6 +28,7 @@ from tercel.core.changes import (
 from tercel.core.errors import PassingFault, TercelError, UsageError
 from tercel.core.model import JobSpec
 from tercel.core.reports import Output
+from tercel.core.states import Stage
 from tercel.stores.sqlite import (
     SqliteStore,
     chunks,
@@ -289,6 +290,22 @@ def test_a_file_of_any_released_version_becomes_like_a_fresh_one(
     assert tables(path) == tables(tmp_path / "fresh.db")
 
 
+def test_tasks_that_were_blocked_before_stages_were_kept_count_as_if_they_had_run(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript((Path(__file__).parent / "store_v5.sql").read_text())
+    connection.executemany(
+        "INSERT INTO blocked (job, first, last, condition, at) VALUES (1, ?, ?, ?, 7.5)",
+        [(3, 4, 1), (6, 7, 2)],
+    )
+    connection.commit()
+    connection.close()
+    for _ in range(2):
+        store = SqliteStore(path)
+        (live,) = store.load().jobs
+        assert live.blocked == [(1, Stage.RUN, [(3, 4)]), (2, Stage.RUN, [(6, 7)])]
+        store.close()
+
+
 def test_migrations_are_applied_in_turn_and_only_once(
     kept: KeptInSqlite, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,12 +427,19 @@ def test_lines_are_read_once_for_many_tasks_in_order(
 
 
 def test_neighbours_that_are_blocked_in_one_batch_are_one_row(kept: KeptInSqlite, path: Path) -> None:
-    each = [TasksBlocked(1, ((task, task),), 1, float(task)) for task in range(1000)]
+    each = [TasksBlocked(1, ((task, task),), 1, float(task), Stage.RUN) for task in range(1000)]
     notes = [Noted(1, ((task, task),), 5.0, "blocked") for task in range(1000)]
     hand_over(kept.store, job(1, (0, 10**7 - 1)), *reversed(each), *notes)
     assert (ask(path, "SELECT count(*) FROM blocked"), ask(path, "SELECT count(*) FROM note")) == (1, 1)
-    hand_over(kept.store, TasksBlocked(1, ((0, 10**7 - 1),), 2, 9.0))
+    hand_over(kept.store, TasksBlocked(1, ((0, 10**7 - 1),), 2, 9.0, Stage.RUN))
     assert ask(path, "SELECT count(*) FROM blocked") == 1
+
+
+def test_neighbours_that_met_it_in_different_stages_are_two_rows(kept: KeptInSqlite, path: Path) -> None:
+    met = [Stage.LAUNCH] * 500 + [Stage.RUN] * 500
+    each = [TasksBlocked(1, ((task, task),), 1, 1.0, one) for task, one in enumerate(met)]
+    hand_over(kept.store, job(1, (0, 999)), *each)
+    assert ask(path, "SELECT count(*) FROM blocked") == 2
 
 
 def test_very_many_blocked_tasks_far_apart_are_read_some_at_a_time(
@@ -423,8 +447,10 @@ def test_very_many_blocked_tasks_far_apart_are_read_some_at_a_time(
 ) -> None:
     monkeypatch.setattr(conditions, "RANGES_AT_ONCE", 3)
     ranges = [(task, task) for task in range(0, 20, 2)]
-    hand_over(kept.store, job(1, (0, 99)), *[TasksBlocked(1, (range,), 1, 1.0) for range in ranges])
-    assert kept.reopen().jobs[0].blocked == [(1, ranges)]
+    hand_over(
+        kept.store, job(1, (0, 99)), *[TasksBlocked(1, (range,), 1, 1.0, Stage.RUN) for range in ranges]
+    )
+    assert kept.reopen().jobs[0].blocked == [(1, Stage.RUN, ranges)]
 
 
 def test_a_million_outcomes_take_little_room(kept: KeptInSqlite, path: Path) -> None:

@@ -9,6 +9,7 @@ from tercel.core.changes import (
     Concluded,
     ConditionSet,
     JobRevised,
+    LiveJob,
     Noted,
     OutputKept,
     OutputsDropped,
@@ -19,13 +20,16 @@ from tercel.core.changes import (
 from tercel.core.conditions import Fault, Place, Postponed
 from tercel.core.intervals import Range
 from tercel.core.reports import Blame, Output
+from tercel.core.states import Stage
 from tests.conformance.stores import BLOCKED, FAILED, Kept, cancelled, condition, hand_over, job, outcome
 
 MILLION = 10**6
 
 
-def blocked(*ranges: Range, of: int = 1, at: float = 7.5, job: int = 1) -> TasksBlocked:
-    return TasksBlocked(job, ranges, of, at)
+def blocked(
+    *ranges: Range, of: int = 1, at: float = 7.5, job: int = 1, met: Stage = Stage.RUN
+) -> TasksBlocked:
+    return TasksBlocked(job, ranges, of, at, met)
 
 
 def freed(*ranges: Range, job: int = 1) -> TasksUnblocked:
@@ -33,9 +37,15 @@ def freed(*ranges: Range, job: int = 1) -> TasksUnblocked:
 
 
 def waiting(kept: Kept, number: int = 1) -> list[tuple[int, list[Range]]]:
+    """Of tasks that all met it when they ran."""
     live = kept.store.live(number)
     assert live is not None
-    return live.blocked
+    return of_run(live)
+
+
+def of_run(live: LiveJob) -> list[tuple[int, list[Range]]]:
+    assert all(stage is Stage.RUN for _, stage, _ in live.blocked)
+    return [(id, ranges) for id, _, ranges in live.blocked]
 
 
 def test_what_held_tasks_will_wait_for_is_kept_until_it_is_not_so_any_more(kept: Kept) -> None:
@@ -106,7 +116,7 @@ def test_blocked_tasks_are_there_after_a_restart_with_what_they_wait_for(kept: K
         blocked((20, 29), (7, 8), of=2),
     )
     expected = [(1, [(4, 6), (9, 9)]), (2, [(7, 8), (20, 29)])]
-    assert kept.reopen().jobs[0].blocked == expected
+    assert of_run(kept.reopen().jobs[0]) == expected
     assert waiting(kept) == expected
 
 
@@ -178,14 +188,64 @@ def test_a_task_may_end_be_reopened_and_be_blocked_in_one_batch(kept: Kept) -> N
         hand_over(kept.store, *changes)
         (live,) = kept.reopen().jobs
         assert (live.failed, live.cancelled, live.failures) == ([], [], {})
-        assert live.blocked == [(1, [(1, 1), (3, 3)])]
+        assert of_run(live) == [(1, [(1, 1), (3, 3)])]
         assert [record.state for record in kept.store.history(1, 1)] == [FAILED, BLOCKED]
         assert kept.store.history(1, 1)[1] == met
 
 
+@pytest.mark.T(3, 13)
+def test_the_stage_in_which_tasks_met_it_is_there_after_a_restart(kept: Kept) -> None:
+    hand_over(
+        kept.store,
+        job(1, (0, 9)),
+        blocked((5, 5), met=Stage.LAUNCH),
+        blocked((0, 2), met=Stage.ADMISSION),
+        blocked((3, 4)),
+        blocked((6, 6), of=2, met=Stage.LAUNCH),
+    )
+    expected = [
+        (1, Stage.ADMISSION, [(0, 2)]),
+        (1, Stage.LAUNCH, [(5, 5)]),
+        (1, Stage.RUN, [(3, 4)]),
+        (2, Stage.LAUNCH, [(6, 6)]),
+    ]
+    live = kept.store.live(1)
+    assert live is not None
+    assert live.blocked == kept.reopen().jobs[0].blocked == expected
+
+
+@pytest.mark.parametrize("size", [10, 10 * MILLION])
+def test_neighbours_that_met_it_in_different_stages_stay_apart_whatever_is_cut_out(
+    kept: Kept, size: int
+) -> None:
+    last = 3 * size - 1
+    hand_over(kept.store, job(1, (0, last)))
+    for batch in (
+        [blocked((0, size - 1), met=Stage.LAUNCH), blocked((size, last))],
+        [blocked((size + 1, size + 1), met=Stage.LAUNCH), freed((3, 3), (last - 3, last - 3))],
+        [blocked((5, 5)), freed((5, 5)), blocked((5, 5), met=Stage.ADMISSION)],
+    ):
+        hand_over(kept.store, *batch)
+    assert kept.reopen().jobs[0].blocked == [
+        (1, Stage.ADMISSION, [(5, 5)]),
+        (1, Stage.LAUNCH, [(0, 2), (4, 4), (6, size - 1), (size + 1, size + 1)]),
+        (1, Stage.RUN, [(size, size), (size + 2, last - 4), (last - 2, last)]),
+    ]
+
+
+def test_one_by_one_neighbours_of_one_stage_are_told_together(kept: Kept) -> None:
+    met = [Stage.LAUNCH, Stage.LAUNCH, Stage.RUN, Stage.LAUNCH]
+    hand_over(
+        kept.store, job(1, (0, 9)), *[blocked((n, n), met=one, at=float(n)) for n, one in enumerate(met)]
+    )
+    live = kept.store.live(1)
+    assert live is not None
+    assert live.blocked == [(1, Stage.LAUNCH, [(0, 1), (3, 3)]), (1, Stage.RUN, [(2, 2)])]
+
+
 def test_jobs_are_blocked_apart(kept: Kept) -> None:
     hand_over(kept.store, job(1), job(2), blocked((0, 3)), blocked((2, 5), job=2), freed((1, 2)))
-    assert [live.blocked for live in kept.reopen().jobs] == [[(1, [(0, 0), (3, 3)])], [(1, [(2, 5)])]]
+    assert [of_run(live) for live in kept.reopen().jobs] == [[(1, [(0, 0), (3, 3)])], [(1, [(2, 5)])]]
 
 
 def test_a_hundred_thousand_tasks_are_blocked_and_unblocked_one_by_one(kept: Kept) -> None:

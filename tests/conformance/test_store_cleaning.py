@@ -24,6 +24,7 @@ from tercel.core.changes import (
 )
 from tercel.core.model import After, Call, Function, JobSpec
 from tercel.core.reports import Output
+from tercel.core.states import Stage
 from tercel.stores.contract import Cleaned, Store
 from tercel.stores.sqlite import SqliteStore, cleaning
 from tests.conformance.stores import (
@@ -143,7 +144,7 @@ LARGE: list[Change] = [
     *[OutputKept(7, "err", number, b"x" * 1000) for number in range(40)],
     *[AttemptSpent(outcome(5, attempt=10_000 + n, job=2, state=FAILED)) for n in range(30)],
     cancelled(2001, 2999, job=2),
-    TasksBlocked(2, ((4, 5),), 1, 3.0),
+    TasksBlocked(2, ((4, 5),), 1, 3.0, Stage.RUN),
     Noted(2, ((0, 2999),), 2000.0, "held"),
     JobEnded(2, 10.0, 2001, 0, 999),
 ]

@@ -4,10 +4,9 @@ import msgspec
 import pytest
 
 from tercel.core.changes import JobRevised
-from tercel.core.conditions import RESUMES, Stage
 from tercel.core.intervals import IntervalSet
 from tercel.core.reports import End, Report
-from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.states import TaskState
 
 from .test_blocked_edges import LICENCE, blocked, played
 
@@ -132,8 +131,3 @@ def test_one_that_was_cancelled_meanwhile_and_is_retried_is_not_blocked() -> Non
     stage.play("hold 1.0")
     stage.play("release 1.0")
     assert not stage.machine.conditions
-
-
-@pytest.mark.parametrize("stage", Stage)
-def test_every_stage_says_in_which_state_its_tasks_go_on(stage: Stage) -> None:
-    assert RESUMES[stage] is next_state(TaskState.BLOCKED, TaskEvent.UNBLOCK)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercel.core import states
 from tercel.core.accounts import Settings
 from tercel.core.machine import Machine
 
@@ -86,22 +87,24 @@ class Watched:
         """What the store has, what the machine has, and what a machine would have that starts now."""
         table, open_conditions = self._table()
         assert self._queue(self.stage.machine) == table
-        assert {id for _, id in table} == open_conditions == set(self.stage.machine.conditions)
+        assert {id for _, id, _ in table} == open_conditions == set(self.stage.machine.conditions)
         again = Machine(Settings(grace_s=60.0), self.stage.store.load(), self.stage.now)
         assert self._queue(again) == table
 
-    def _table(self) -> tuple[dict[tuple[int, int], list[Any]], set[int]]:
+    def _table(self) -> tuple[dict[tuple[int, int, states.Stage], list[Any]], set[int]]:
         lives = [live for job in (1, 2, 3) if (live := self.stage.store.live(job)) is not None]
-        table = {(live.job.id, id): ranges for live in lives for id, ranges in live.blocked}
+        table = {(live.job.id, id, stage): ranges for live in lives for id, stage, ranges in live.blocked}
         rows = self.stage.store.conditions(open_only=True, before=None, limit=100)
         return table, {row.id for row in rows}
 
     @staticmethod
-    def _queue(machine: Machine) -> dict[tuple[int, int], list[Any]]:
+    def _queue(machine: Machine) -> dict[tuple[int, int, states.Stage], list[Any]]:
         return {
-            (job.id, condition.id): tasks.ranges()
+            (job.id, condition.id, stage): both.ranges()
             for job in machine.jobs.values()
             for condition, tasks in job.blocks.items()
+            for stage, met in job.stages.items()
+            if (both := tasks.intersection(met))
         }
 
 

@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from tercel.core.states import TERMINAL, TRANSITIONS, TaskEvent, TaskState, drawing, next_state
+from tercel.core.states import (
+    RESUMES,
+    TERMINAL,
+    TRANSITIONS,
+    Stage,
+    TaskEvent,
+    TaskState,
+    drawing,
+    moves,
+    next_state,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,7 +23,7 @@ def test_every_state_can_be_reached_from_ready() -> None:
     reached, edge = {TaskState.READY}, [TaskState.READY]
     while edge:
         state = edge.pop()
-        for (before, _), after in TRANSITIONS.items():
+        for before, _, after in moves():
             if before is state and after not in reached:
                 reached.add(after)
                 edge.append(after)
@@ -21,7 +31,7 @@ def test_every_state_can_be_reached_from_ready() -> None:
 
 
 def test_every_event_moves_some_state() -> None:
-    assert {event for _, event in TRANSITIONS} == set(TaskEvent)
+    assert {event for _, event, _ in moves()} == set(TaskEvent)
 
 
 @pytest.mark.T(1)
@@ -74,6 +84,21 @@ def test_what_is_not_in_the_table_is_not_possible() -> None:
     assert next_state(TaskState.RUNNING, TaskEvent.TAKE_BACK) is None
 
 
+@pytest.mark.T(3)
+def test_blocked_tasks_go_on_by_their_stage_and_by_nothing_else() -> None:
+    """Each stage says in which state; none of them is under way or an end, where nobody could take it up."""
+    assert set(RESUMES) == set(Stage)
+    assert (TaskState.BLOCKED, TaskEvent.UNBLOCK) not in TRANSITIONS
+    under_way = {TaskState.OFFERED, TaskState.RUNNING}
+    assert not {*RESUMES.values()} & {*TERMINAL, *under_way, TaskState.BLOCKED}
+    told = {
+        after
+        for before, event, after in moves()
+        if event is TaskEvent.UNBLOCK and before is TaskState.BLOCKED
+    }
+    assert told == {*RESUMES.values()}
+
+
 def test_the_drawing_shows_every_transition() -> None:
     arrows = {}
     for line in drawing().splitlines()[2:]:
@@ -81,8 +106,8 @@ def test_the_drawing_shows_every_transition() -> None:
             ends, _, events = line.strip().partition(": ")
             before, _, after = ends.partition(" --> ")
             arrows[before, after] = set(events.split(", "))
-    for (before, event), after in TRANSITIONS.items():
+    for before, event, after in moves():
         assert event in arrows[before, after]
-    assert sum(len(events) for events in arrows.values()) == len(TRANSITIONS)
+    assert sum(len(events) for events in arrows.values()) == len(list(moves()))
     for state in TERMINAL:
         assert f"{state} --> [*]" in drawing()

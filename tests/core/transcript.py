@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tercel.core import states
 from tercel.core.accounts import Settings
 from tercel.core.blocked import Condition
 from tercel.core.changes import (
@@ -365,6 +366,7 @@ class Stage:
                 told = f"job {job} revised: {asks}" + (f"; {ranges} held" if held else "")
                 for fault, blocked in ((one.fault, one.ranges) for one in postponed):
                     told += f", {','.join(range_text(*one) for one in blocked)} blocked on {fault.tester}"
+                    told += _where(fault.stage)
                 return told
             case QueueSet(queue):
                 return f"queue {queue.name} set"
@@ -382,8 +384,8 @@ class Stage:
                 return f"{job}.{range_text(first, last)} {state}: {reason}"
             case ConditionSet(row):
                 return self._tell_condition(row)
-            case TasksBlocked(job, ranges, condition):
-                return f"{job}.{self._ranges(ranges)} waits for C{condition}"
+            case TasksBlocked(job, ranges, condition, _, stage):
+                return f"{job}.{self._ranges(ranges)} waits for C{condition}{_where(stage)}"
             case TasksUnblocked(job, ranges):
                 return f"{job}.{self._ranges(ranges)} waits for no condition"
             case SwitchSet(switch):
@@ -477,6 +479,11 @@ class Stage:
         reserved = f", reserved by {worker.reservation.id}" if worker.reservation else ""
         note = f", {worker.note}" if worker.note else ""
         return f"{worker.state}{quarantined}{probing}{reserved}{note}"
+
+
+def _where(stage: states.Stage) -> str:
+    """In which stage tasks met their fault, if not in the usual one."""
+    return "" if stage is states.Stage.RUN else f" ({stage})"
 
 
 def rewritten(path: Path) -> str:

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from tercel.core.conditions import Fault, Place, Postponed
 from tercel.core.model import JobSpec
+from tercel.core.states import Stage
 from tercel.stores.memory import MemoryStore
 from tercel.stores.snapshot import files
 from tercel.stores.snapshot.checking import check
@@ -35,7 +36,7 @@ from tercel.stores.snapshot.records import (
     ValuePart,
 )
 from tercel.stores.sqlite import SqliteStore
-from tests.conformance.snapshots import filled, saved, told
+from tests.conformance.snapshots import filled, restored_into, saved, told
 
 LICENCE = Fault(tester="tcp:licence.lab:27000", place=Place.SITE, policy="every 1m for 1d")
 SEED = 5
@@ -150,6 +151,18 @@ FORGERIES: dict[str, tuple[type, Change]] = {
     "a huge piece of output": (SegmentPart, lambda part: replace(part, data=bytes(10**6))),
     "a span of ended tasks": (SpansPart, lambda part: replace(part, rows=[(0, 7, *part.rows[0][2:])])),
     "blocked tasks that have ended": (BlockedPart, lambda part: replace(part, rows=[(0, 3, 3, 0.0)])),
+    "a task that met its fault in two stages": (
+        BlockedPart,
+        lambda part: replace(part, rows=[(2, 3, *part.rows[0][2:])]),
+    ),
+    "an unknown stage": (BlockedPart, lambda part: replace(part, stage="ascent")),
+    "a stage that is none": (BlockedPart, lambda part: replace(part, stage=None)),
+    "a held task that met its fault in an unknown stage": (
+        JobPart,
+        lambda part: replace(
+            part, row=replace(part.row, postponed=(Postponed(replace(LICENCE, stage="ascent"), ((8, 8),)),))
+        ),
+    ),
     "an unknown condition": (BlockedPart, lambda part: replace(part, rows=[(2, 3, 4, 0.0)])),
     "a condition of somebody else": (
         ConditionPart,
@@ -232,14 +245,58 @@ def test_a_forged_snapshot_with_right_checksums_is_refused(path: Path, forgery: 
 
     parts = [forged(part) for part in files.parts(path)]
     assert done
+    write(path, parts)
+    with pytest.raises(Damaged, match="damaged"):
+        check(path)
+
+
+def write(path: Path, parts: Sequence[Any]) -> None:
     with path.open("wb") as file:
         writer = Writer(file)
         for part in parts:
             writer.add(part)
         writer.finish()
         writer.close()
-    with pytest.raises(Damaged, match="damaged"):
+
+
+def test_who_forges_a_stage_is_told_what_is_wrong_with_it(path: Path) -> None:
+    parts = list(files.parts(path))
+    write(path, [replace(part, stage="ascent") if isinstance(part, BlockedPart) else part for part in parts])
+    with pytest.raises(
+        Damaged, match=r"one\.tercel is damaged: .*Invalid enum value 'ascent'.*nothing was changed"
+    ):
         check(path)
+
+
+# -- of before --------------------------------------------------------------------------------------------
+
+
+class PartOfBefore(msgspec.Struct, frozen=True, array_like=True, tag="BlockedPart"):
+    """As it was before the stage was kept in which tasks met what they wait for."""
+
+    job: int
+    rows: list[tuple[int, int, int, float]]
+
+
+def test_a_snapshot_from_before_stages_were_kept_is_restored_as_if_all_had_run(path: Path) -> None:
+    store = MemoryStore()
+    store.load()
+    parts = list(files.parts(path))
+    write(
+        path,
+        [PartOfBefore(part.job, part.rows) if isinstance(part, BlockedPart) else part for part in parts],
+    )
+    check(path)
+    restored_into(store, path)
+    (live,) = [live for live in store.load().jobs if live.blocked]
+    assert [(stage, ranges) for _, stage, ranges in live.blocked] == [(Stage.RUN, [(2, 3)])]
+
+
+def test_a_tercel_from_before_stages_were_kept_reads_a_snapshot_of_now(path: Path) -> None:
+    """It passes over what it does not know: so the format of the file is the same."""
+    (now, *_) = [part for part in files.parts(path) if isinstance(part, BlockedPart)]
+    read = msgspec.msgpack.decode(msgspec.msgpack.encode(now), type=PartOfBefore)
+    assert (read.job, read.rows) == (now.job, now.rows)
 
 
 # -- killed -----------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from tercel.core.changes import (
 )
 from tercel.core.errors import PassingFault, StoreFull
 from tercel.core.reports import Output
+from tercel.core.states import Stage
 from tercel.stores.memory import MemoryStore
 from tercel.stores.sqlite import SqliteStore
 from tests.conformance.stores import (
@@ -63,7 +64,7 @@ BEFORE: list[Change] = [
     cancelled(20, 29),
     Leased(lease(5)),
     ConditionSet(condition(1)),
-    TasksBlocked(1, ((40, 45),), 1, 1.0),
+    TasksBlocked(1, ((40, 45),), 1, 1.0, Stage.LAUNCH),
     Noted(1, ((40, 45),), 1.0, "blocked"),
     *concluded(range(2), job=2),
     JobEnded(2, 1.0, 2, 0, 0),
@@ -78,7 +79,7 @@ BATCH: list[Change] = [
     ConditionSet(condition(1, closed_at=2.0)),
     ConditionSet(condition(2)),
     TasksUnblocked(1, ((41, 43),)),
-    TasksBlocked(1, ((11, 11),), 2, 2.0),
+    TasksBlocked(1, ((11, 11),), 2, 2.0, Stage.RUN),
     Noted(1, ((41, 43),), 2.0, "released"),
     JobResumed(2),
     Reopened(1, ((1, 1), (22, 25))),

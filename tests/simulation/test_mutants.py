@@ -21,7 +21,7 @@ from tercel.core.policies import Policy
 from tercel.core.presence import Held
 from tercel.core.reports import End, Report
 from tercel.core.shares import Queue
-from tercel.core.states import TaskEvent
+from tercel.core.states import Stage, TaskEvent
 from tercel.core.waiting import _Skips
 from tercel.core.workers import Worker
 from tercel.wire.session import FrameOrder
@@ -460,6 +460,21 @@ def blocked_tasks_are_ready_after_a_restart(patch: Patch) -> None:
         init(self, settings, msgspec.structs.replace(loaded, jobs=jobs), now)
 
     patch.setattr(Machine, "__init__", careless)
+
+
+@mutant
+def after_a_restart_all_that_is_blocked_had_run(patch: Patch) -> None:
+    join = Machine._join_again
+
+    def careless(self: Machine, id: int, job: Job, tasks: IntervalSet, stage: Stage) -> None:
+        join(self, id, job, tasks, Stage.RUN)
+
+    patch.setattr(Machine, "_join_again", careless)
+
+
+@mutant
+def the_stage_of_what_waits_no_more_is_kept(patch: Patch) -> None:
+    patch.setattr(Job, "take_stages", lambda self, tasks: [(Stage.RUN, tasks)])
 
 
 @mutant

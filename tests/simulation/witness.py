@@ -34,7 +34,7 @@ from tercel.core.machine import Machine
 from tercel.core.model import AfterKind, JobRow, Lease, OnFailure
 from tercel.core.presence import Held
 from tercel.core.reports import End, Outcome, Report
-from tercel.core.states import TERMINAL, TaskState
+from tercel.core.states import TERMINAL, Stage, TaskState
 from tercel.runners.contract import Launch
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class View:
         self.edges: dict[int, tuple[Edge, ...]] = {}
         self.held: dict[int, IntervalSet] = {}
         self.skipped: set[Task] = set()
-        self.blocked: dict[Task, int] = {}
-        """Which condition a task waits for."""
+        self.blocked: dict[Task, tuple[int, Stage]] = {}
+        """Which condition a task waits for, and in which stage it met that."""
         self.ever: dict[Task, set[TaskState]] = {}
         """All the ways in which a task has ended so far."""
 
@@ -122,8 +122,8 @@ class View:
                         del self.records[job, number]
                         self.spent.pop((job, number), None)
                         self.skipped.discard((job, number))
-            case TasksBlocked(job, ranges, condition):
-                self.blocked |= {(job, number): condition for number in IntervalSet(ranges)}
+            case TasksBlocked(job, ranges, condition, _, stage):
+                self.blocked |= {(job, number): (condition, stage) for number in IntervalSet(ranges)}
             case TasksUnblocked(job, ranges):
                 for number in IntervalSet(ranges):
                     del self.blocked[job, number]
@@ -533,6 +533,9 @@ class Witness:
                         self.broken(
                             f"task {job.id}.{number} is {known} after a restart: it was blocked, or was not"
                         )
+                    _, met = self.durable.blocked.get((job.id, number), (0, None))
+                    if job.stage_of(number) is not met:
+                        self.broken(f"task {job.id}.{number} met its fault in {met}, not so after a restart")
                     spent = self.durable.spent.get((job.id, number), 0)
                     if record is None and job.failures.get(number, 0) != spent:
                         self.broken(f"task {job.id}.{number}: spent retries were miscounted at a restart")

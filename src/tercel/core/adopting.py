@@ -59,11 +59,11 @@ class Adopting(Clocks):
         `anew`: what is ready has not been asked about, of a job that asks before it starts.
         """
         job = self.restore(live)
-        for id, ranges in live.blocked:
+        for id, stage, ranges in live.blocked:
             condition, tasks = conditions[id], IntervalSet(ranges)
-            self._join(condition, job, tasks)
+            self._join(condition, job, tasks, stage)
             if condition.id != id:
-                self.changes.append(TasksBlocked(job.id, tuple(ranges), condition.id, now))
+                self.changes.append(TasksBlocked(job.id, tuple(ranges), condition.id, now, stage))
         self._attach(job, now)
         if anew:
             self._gate(job, job.ready, now)

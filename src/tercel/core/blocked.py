@@ -21,7 +21,7 @@ from tercel.core.effects import Progressed
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.policies import Policy, parse_policy
-from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.states import RESUMES, Stage, TaskEvent, TaskState, next_state
 
 NOTE_MOST = 500
 """Characters of what is told of a test."""
@@ -114,18 +114,18 @@ class Blocked(Books):
             if row.place is Place.WORKER:
                 self._expect(row.where, now)
         for live in loaded.jobs:
-            for id, ranges in live.blocked:
-                self._join_again(id, self.jobs[live.job.id], IntervalSet(ranges))
+            for id, stage, ranges in live.blocked:
+                self._join_again(id, self.jobs[live.job.id], IntervalSet(ranges), stage)
         for condition in list(self.conditions.values()):
             self._close_if_empty(condition, "nothing waits for it", now)
 
-    def _join_again(self, id: int, job: Job, tasks: IntervalSet) -> None:
+    def _join_again(self, id: int, job: Job, tasks: IntervalSet, stage: Stage) -> None:
         """After a restart. What waits for a condition that is not known can only find out anew."""
         condition = self.conditions.get(id)
         if condition is not None:
-            self._join(condition, job, tasks)
+            self._join(condition, job, tasks, stage)
         else:
-            job.ready.update(tasks)
+            job.rests_in(RESUMES[stage]).update(tasks)
             self.changes.append(TasksUnblocked(job.id, tuple(tasks.ranges())))
 
     # -- coming -------------------------------------------------------------------------------------------
@@ -143,8 +143,12 @@ class Blocked(Books):
             waiting = job.blocks[condition] = IntervalSet()
             condition.jobs[job.id] = job
         waiting.add(task)
+        met = job.stages.get(fault.stage)
+        if met is None:
+            met = job.stages[fault.stage] = IntervalSet()
+        met.add(task)
         condition.count += 1
-        self.changes.append(TasksBlocked(job.id, ((task, task),), condition.id, now))
+        self.changes.append(TasksBlocked(job.id, ((task, task),), condition.id, now, fault.stage))
         self._tell_progress(job)
         return condition
 
@@ -168,7 +172,7 @@ class Blocked(Books):
         condition = self._condition(job.row.owner, fault, now, at_once=True)
         if next_state(TaskState.READY, TaskEvent.BLOCK) is TaskState.BLOCKED:
             job.ready.difference_update(tasks)
-            self._wait_for(condition, job, tasks, now)
+            self._wait_for(condition, job, tasks, fault.stage, now)
             told = "; ".join(fault.context) or f"again on {fault.tester}"
             self.changes.append(Noted(job.id, tuple(tasks.ranges()), now, "blocked", told))
             self._tell_progress(job)
@@ -180,14 +184,15 @@ class Blocked(Books):
         if not (isinstance(last, Progressed) and last.job == job.id):
             self.effects.append(Progressed(job.id, [], []))
 
-    def _wait_for(self, condition: Condition, job: Job, tasks: IntervalSet, now: float) -> None:
-        self._join(condition, job, tasks)
-        self.changes.append(TasksBlocked(job.id, tuple(tasks.ranges()), condition.id, now))
+    def _wait_for(self, condition: Condition, job: Job, tasks: IntervalSet, stage: Stage, now: float) -> None:
+        self._join(condition, job, tasks, stage)
+        self.changes.append(TasksBlocked(job.id, tuple(tasks.ranges()), condition.id, now, stage))
 
     @staticmethod
-    def _join(condition: Condition, job: Job, tasks: IntervalSet) -> None:
+    def _join(condition: Condition, job: Job, tasks: IntervalSet, stage: Stage) -> None:
         job.blocked.update(tasks)
         job.blocks.setdefault(condition, IntervalSet()).update(tasks)
+        job.stages.setdefault(stage, IntervalSet()).update(tasks)
         condition.jobs[job.id] = job
         condition.count += len(tasks)
 
@@ -254,7 +259,8 @@ class Blocked(Books):
                 self._unwait(condition, job, gone)
                 self._close_if_empty(condition, why, now)
 
-    def _unwait(self, condition: Condition, job: Job, tasks: IntervalSet) -> None:
+    def _unwait(self, condition: Condition, job: Job, tasks: IntervalSet) -> list[tuple[Stage, IntervalSet]]:
+        """Returns in which stages they had met it."""
         waiting = job.blocks[condition]
         waiting.difference_update(tasks)
         job.blocked.difference_update(tasks)
@@ -265,6 +271,7 @@ class Blocked(Books):
             # Others of it may be refused for what these waited for: one of them must find out anew, or nobody watches it.
             self._forgive_job(job)
         self.changes.append(TasksUnblocked(job.id, tuple(tasks.ranges())))
+        return job.take_stages(tasks)
 
     def _close_if_empty(self, condition: Condition, why: str, now: float) -> None:
         if condition.count == 0 and self.conditions.pop(condition.id, None) is not None:

@@ -21,11 +21,12 @@ from typing import Protocol
 
 import msgspec
 
-from tercel.core.conditions import EVERYWHERE, Fault, Place, Stage
+from tercel.core.conditions import EVERYWHERE, Fault, Place
 from tercel.core.errors import UsageError
 from tercel.core.model import BlockRule, JobSpec, Program
 from tercel.core.policies import parse_policy
 from tercel.core.reports import End, Report
+from tercel.core.states import Stage
 from tercel.core.symptoms import known_patterns, rule_from
 
 KNOWN = "known"

@@ -102,7 +102,7 @@ class Books(Accounts):
     def _remembered(self, live: LiveJob) -> Job:
         job = Job(live.job, self.queue_of(live.job))
         job.restore(live.finished, live.failed, live.cancelled, live.skipped)
-        for _, ranges in live.blocked:
+        for *_, ranges in live.blocked:
             job.ready.difference_update(IntervalSet(ranges))
         job.failures = dict(live.failures)
         job.edges = live.edges

@@ -11,7 +11,7 @@ from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, JobSpec, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.reports import Blame, End, Outcome
-from tercel.core.states import TaskState
+from tercel.core.states import Stage, TaskState
 
 Edge = tuple[int, int, int, int]
 """(task, job, first, last): the task needs tasks first..last of that job."""
@@ -149,6 +149,8 @@ class TasksBlocked(msgspec.Struct, frozen=True):
     ranges: tuple[Range, ...]
     condition: int
     at: float
+    stage: Stage
+    """In which they met it."""
 
 
 class TasksUnblocked(msgspec.Struct, frozen=True):
@@ -255,8 +257,8 @@ class LiveJob(msgspec.Struct, frozen=True):
     skipped: list[Range] = []
     """Those of the cancelled that were skipped."""
     edges: list[Edge] = []
-    blocked: list[tuple[int, list[Range]]] = []
-    """By condition, which tasks wait for it."""
+    blocked: list[tuple[int, Stage, list[Range]]] = []
+    """By condition, and by the stage in which they met it, which tasks wait for it."""
 
 
 class Loaded(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from tercel.core.intervals import Range
-from tercel.core.states import TaskState
+from tercel.core.states import Stage
 
 EVERYWHERE = "*"
 FIRST_WAVE = 10
@@ -91,27 +91,11 @@ class SwitchRow(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0
 
 
-class Stage(StrEnum):
-    """Of what is done for a task, one after the other."""
-
-    ADMISSION = "admission"
-    """What is to be there before it is tried at all."""
-    LAUNCH = "launch"
-    RUN = "run"
-
-
-RESUMES = {
-    Stage.ADMISSION: TaskState.READY,
-    Stage.LAUNCH: TaskState.READY,
-    Stage.RUN: TaskState.READY,
-}
-"""In which state a task goes on that met a fault in a stage: each of these is begun anew, by any worker."""
-
-
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a stage of a task could not be done although nothing is wrong with the task."""
 
     stage: Stage = Stage.RUN
+    """In which it was met. It is no part of the condition: tasks that met the same in other stages wait for the same."""
     tester: str
     place: Place
     where: str = ""
@@ -121,11 +105,6 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     policy: str = ""
     context: tuple[str, ...] = ()
     """What is known of it, gathered on the way up: for people."""
-
-    @property
-    def resume(self) -> TaskState:
-        """The state in which its task goes on."""
-        return RESUMES[self.stage]
 
     def key(self, owner: str) -> "Key":
         """Of the condition that an owner's tasks with this fault wait for."""
@@ -148,9 +127,10 @@ def _sought(of: ConditionRow | Fault) -> Key:
     return of.tester, of.place, of.where, of.own, of.policy, of.cwd, env
 
 
-def fault_of_condition(row: ConditionRow) -> Fault:
-    """What those met who wait for it."""
+def fault_of_condition(row: ConditionRow, stage: Stage) -> Fault:
+    """What those met who wait for it and met it in this stage."""
     return Fault(
+        stage=stage,
         tester=row.tester,
         place=row.place,
         where=row.where,

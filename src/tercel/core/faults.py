@@ -5,10 +5,11 @@ only that worker's: nobody waits for it.
 """
 
 from tercel.core.blocking import DEFAULT_POLICY
-from tercel.core.conditions import Fault, Place, Stage
+from tercel.core.conditions import Fault, Place
 from tercel.core.model import JobSpec
 from tercel.core.presence import WorkerInfo
 from tercel.core.reports import End, Report
+from tercel.core.states import Stage
 
 NO_DIRECTORY = frozenset(
     {"ENOENT", "ENOTDIR", "EACCES", "EPERM", "ESTALE", "EIO", "ETIMEDOUT", "ENOTCONN", "EHOSTDOWN"}

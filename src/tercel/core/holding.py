@@ -12,7 +12,7 @@ from tercel.core.changes import Loaded
 from tercel.core.conditions import Fault, fault_of_condition
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
-from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.states import RESUMES, TaskEvent, TaskState, next_state
 from tercel.core.waiting import Waiting, members_among, move
 
 
@@ -52,8 +52,8 @@ class Holding(Waiting):
 
     def resumes_in(self, job: Job, task: int) -> TaskState | None:
         """The state in which a task goes on that is blocked or held; None: it is neither."""
-        if task in job.blocked:
-            return next_state(TaskState.BLOCKED, TaskEvent.UNBLOCK)
+        if (stage := job.stage_of(task)) is not None:
+            return RESUMES[stage]
         if task not in job.paused:
             return None
         if any(task in tasks for _, tasks in job.postponed.values()):
@@ -62,10 +62,12 @@ class Holding(Waiting):
 
     @staticmethod
     def _postpone(job: Job, tasks: IntervalSet) -> None:
-        """Remember what those wait for that are blocked, for when they are released."""
+        """Remember what those wait for that are blocked, and in which stage they met it, for when they are released."""
         for condition, waiting in job.blocks.items():
-            if held := waiting.intersection(tasks):
-                job.postpone(fault_of_condition(condition.row), held)
+            held = waiting.intersection(tasks)
+            for stage, met in job.stages.items() if held else ():
+                if both := held.intersection(met):
+                    job.postpone(fault_of_condition(condition.row, stage), both)
 
     def _postpone_one(self, job: Job, task: int, fault: Fault) -> None:
         """A task that was under way when it was held has met a fault. Kept by `_keep_postponed`: thousands may come together."""

@@ -60,6 +60,12 @@ def _conditions(machine: Machine) -> list[str]:
             waiting_all.update(tasks)
         if waiting_all != job.blocked or sum(map(len, job.blocks.values())) != len(job.blocked):
             found.append(f"job {job.id}: some blocked task waits for no condition, or for two")
+        met_all = IntervalSet()
+        for tasks in job.stages.values():
+            met_all.update(tasks)
+        counts = [len(tasks) for tasks in job.stages.values()]
+        if met_all != job.blocked or sum(counts) != len(job.blocked) or 0 in counts:
+            found.append(f"job {job.id}: some blocked task met its fault in no stage, or in two")
     return found
 
 

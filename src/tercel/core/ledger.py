@@ -21,7 +21,7 @@ from tercel.core.intervals import IntervalSet, Range
 from tercel.core.kinds import Kind, kind_of
 from tercel.core.model import JobRow, Lease, Needs, OnFailure
 from tercel.core.shares import UNLIMITED, Account, Queue
-from tercel.core.states import TaskState
+from tercel.core.states import Stage, TaskState
 
 if TYPE_CHECKING:
     from tercel.core.blame import Record
@@ -150,6 +150,7 @@ class Job:
         "running",
         "saver",
         "skipped",
+        "stages",
         "stands_back",
         "strays",
         "task_count",
@@ -174,14 +175,16 @@ class Job:
         """Of these nothing is to be started: ..."""
         self.paused = IntervalSet()
         """... those of them that are not under way."""
-        self.postponed: dict[Key, tuple[Fault, IntervalSet]] = {}
+        self.postponed: dict[tuple[Stage, Key], tuple[Fault, IntervalSet]] = {}
         """Held tasks that were blocked when that was done, with what they will wait for when they are released."""
         for one in row.postponed:
             self.postpone(one.fault, IntervalSet(one.ranges))
         self.blocked = IntervalSet()
         """All that wait for some condition; which for which: ..."""
         self.blocks: dict[Condition, IntervalSet] = {}
-        """... by condition."""
+        """... by condition, and ..."""
+        self.stages: dict[Stage, IntervalSet] = {}
+        """... in which stage they met it, which says in what state they go on. None is empty."""
         self.out: dict[Condition, IntervalSet] = {}
         """By condition that has cleared: what it let go and has not ended since."""
         self.flights: dict[int, Flight] = {}
@@ -313,6 +316,19 @@ class Job:
                 return state
         return None
 
+    def rests_in(self, state: TaskState) -> IntervalSet:
+        """Its tasks in one of the states that are neither under way nor the end."""
+        return {
+            TaskState.READY: self.ready,
+            TaskState.WAITING: self.waiting,
+            TaskState.PAUSED: self.paused,
+            TaskState.BLOCKED: self.blocked,
+        }[state]
+
+    def stage_of(self, task: int) -> Stage | None:
+        """In which it met what it waits for; None: it is not blocked."""
+        return next((stage for stage, tasks in self.stages.items() if task in tasks), None)
+
     def ended_in(self, state: TaskState) -> IntervalSet:
         if state is TaskState.FINISHED:
             return self.finished
@@ -336,7 +352,8 @@ class Job:
 
     def postpone(self, fault: Fault, tasks: IntervalSet) -> None:
         """When they are released."""
-        self.postponed.setdefault(fault.key(self.row.owner), (fault, IntervalSet()))[1].update(tasks)
+        key = fault.stage, fault.key(self.row.owner)
+        self.postponed.setdefault(key, (fault, IntervalSet()))[1].update(tasks)
 
     def take_postponed(self, tasks: IntervalSet) -> list[tuple[Fault, IntervalSet]]:
         """These are not held any more. Returns which of them were blocked, and on what."""
@@ -347,6 +364,17 @@ class Job:
                 postponed.difference_update(out)
                 if not postponed:
                     del self.postponed[key]
+        return taken
+
+    def take_stages(self, tasks: IntervalSet) -> list[tuple[Stage, IntervalSet]]:
+        """These are not blocked any more. Returns in which stages they had met their faults."""
+        taken = []
+        for stage, met in list(self.stages.items()):
+            if out := met.intersection(tasks):
+                taken.append((stage, out))
+                met.difference_update(out)
+                if not met:
+                    del self.stages[stage]
         return taken
 
     def restore(

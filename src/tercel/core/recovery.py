@@ -23,7 +23,6 @@ from tercel.core.conditions import (
     Fault,
     Place,
     Verdict,
-    fault_of_condition,
 )
 from tercel.core.effects import Probe
 from tercel.core.ledger import Job
@@ -285,26 +284,26 @@ class Recovery(Waves):
             super().revise(job, spec, now, by)
             return
 
-        def is_gone(fault: Fault) -> bool:
-            return _is_by(fault, before) and not _is_by(fault, spec.block_on)
+        def is_gone(what: Fault | ConditionRow) -> bool:
+            return _is_by(what, before) and not _is_by(what, spec.block_on)
 
         for key, (fault, _) in list(job.postponed.items()):
             if is_gone(fault):
                 del job.postponed[key]
         super().revise(job, spec, now, by)  # which keeps what is left of these
         for condition in list(job.blocks):
-            if is_gone(fault_of_condition(condition.row)):
+            if is_gone(condition.row):
                 self._release_job(condition, job, "the job's rules were changed", now)
         self._gate(job, job.ready, now)
 
 
-def _is_by(fault: Fault, rules: Iterable[BlockRule]) -> bool:
+def _is_by(what: Fault | ConditionRow, rules: Iterable[BlockRule]) -> bool:
     """Whether one of the rules may have made it so. What a worker could not do is no rule's."""
-    for rule in () if fault.own else rules:
+    for rule in () if what.own else rules:
         if trigger_of(rule.on).known:
-            if policy_of(msgspec.structs.replace(rule, tester=fault.tester)) == fault.policy:
+            if policy_of(msgspec.structs.replace(rule, tester=what.tester)) == what.policy:
                 return True
-        elif (rule.tester, policy_of(rule)) == (fault.tester, fault.policy):
+        elif (rule.tester, policy_of(rule)) == (what.tester, what.policy):
             return True
     return False
 

@@ -2,11 +2,14 @@
 
 Each state says what is true in it. Tasks that are not under way exist only as members of interval sets; only a task
 under way (`offered`, `running`) has a record of its own. The drawing in docs/reference/states.md is generated from
-TRANSITIONS. A new task is ready; if it has needs that are not met, it waits at once.
+`moves`. A new task is ready; if it has needs that are not met, it waits at once.
+
+What a blocked task goes on as depends on the stage in which it met its fault: that one event has a table of its own, RESUMES.
 
 Cleanup is the worker's state, never the task's: a task is finished before cleanup starts.
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 
@@ -82,7 +85,6 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (S.PAUSED, E.RELEASE): S.READY,
     (S.PAUSED, E.CANCEL): S.CANCELLED,
     (S.READY, E.BLOCK): S.BLOCKED,
-    (S.BLOCKED, E.UNBLOCK): S.READY,
     (S.BLOCKED, E.GIVE_UP): S.FAILED,
     (S.BLOCKED, E.CANCEL): S.CANCELLED,
     (S.BLOCKED, E.HOLD): S.PAUSED,
@@ -127,6 +129,25 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (S.CANCELLED, E.RETRY): S.READY,
 }
 
+
+class Stage(StrEnum):
+    """Of what is done for a task, one after the other."""
+
+    ADMISSION = "admission"
+    """Before it is tried: what a rule asks about first, or what others have just met again."""
+    LAUNCH = "launch"
+    """A worker could not begin it."""
+    RUN = "run"
+    """Its command ended so, or was ended."""
+
+
+RESUMES = {
+    Stage.ADMISSION: S.READY,
+    Stage.LAUNCH: S.READY,
+    Stage.RUN: S.READY,
+}
+"""BLOCKED on UNBLOCK, by the stage in which the task met its fault: each of these is begun anew, by any worker."""
+
 TERMINAL = frozenset({S.FINISHED, S.FAILED, S.CANCELLED})
 
 
@@ -144,11 +165,19 @@ def next_state(state: TaskState, event: TaskEvent) -> TaskState | None:
     return TRANSITIONS.get((state, event))
 
 
+def moves() -> Iterator[tuple[TaskState, TaskEvent, TaskState]]:
+    """Both tables: before, event, after."""
+    for (before, event), after in TRANSITIONS.items():
+        yield before, event, after
+    for after in dict.fromkeys(RESUMES.values()):
+        yield S.BLOCKED, E.UNBLOCK, after
+
+
 def drawing() -> str:
-    """The table as a Mermaid state diagram, for the docs."""
+    """The tables as a Mermaid state diagram, for the docs."""
     lines = ["stateDiagram-v2", f"    [*] --> {S.READY}"]
     arrows: dict[tuple[TaskState, TaskState], list[str]] = {}
-    for (before, event), after in TRANSITIONS.items():
+    for before, event, after in moves():
         arrows.setdefault((before, after), []).append(event)
     lines += [f"    {before} --> {after}: {', '.join(events)}" for (before, after), events in arrows.items()]
     lines += [f"    {state} --> [*]" for state in TaskState if state in TERMINAL]

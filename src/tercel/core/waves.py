@@ -22,7 +22,7 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.reports import End
 from tercel.core.sizes import duration
-from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.states import RESUMES, Stage, TaskState
 from tercel.core.throttles import Throttle
 from tercel.core.undoing import Undoing
 from tercel.core.waiting import members_among, named
@@ -115,24 +115,27 @@ class Waves(Undoing):
             share = max(1, (count - released) // len(condition.jobs))
             tasks = condition.next_of(job, share)
             released += len(tasks)
-            self._unwait(condition, job, tasks)
+            met = self._unwait(condition, job, tasks)
             if id in condition.jobs:  # to the end of the line
                 condition.jobs[id] = condition.jobs.pop(id)
-            self._go_on(condition, job, tasks, why, now)
+            self._go_on(condition, job, met, why, now)
         self._close_if_empty(condition, why, now)
         return released
 
     def _release_job(self, condition: Condition, job: Job, why: str, now: float) -> None:
         """All of its tasks that wait for this, and nobody else's."""
-        tasks = job.blocks[condition].copy()
-        self._unwait(condition, job, tasks)
-        self._go_on(condition, job, tasks, why, now)
+        met = self._unwait(condition, job, job.blocks[condition].copy())
+        self._go_on(condition, job, met, why, now)
         self._close_if_empty(condition, why, now)
 
-    def _go_on(self, condition: Condition, job: Job, tasks: IntervalSet, why: str, now: float) -> None:
-        if next_state(TaskState.BLOCKED, TaskEvent.UNBLOCK) is not TaskState.READY:
-            return
-        job.ready.update(tasks)
+    def _go_on(
+        self, condition: Condition, job: Job, met: list[tuple[Stage, IntervalSet]], why: str, now: float
+    ) -> None:
+        """Each in the state that is right for the stage in which it met the fault."""
+        tasks = IntervalSet()
+        for stage, some in met:
+            job.rests_in(RESUMES[stage]).update(some)
+            tasks.update(some)
         self._forgive_job(job)
         job.out.setdefault(condition, IntervalSet()).update(tasks)
         condition.out[job.id] = job
@@ -171,13 +174,16 @@ class Waves(Undoing):
             self._none_out(condition, job)
 
     def _call_back(self, condition: Condition, now: float) -> None:
-        """Those that it let go and that have not begun wait again: they would only meet the same."""
+        """Those that it let go and that have not begun wait again: they would only meet the same.
+
+        Whatever they had met before they were let go, they are ready now, and kept from being tried: that is admission.
+        """
         for job in list(condition.out.values()):
             tasks = job.out[condition].intersection(job.ready)
             if tasks:
                 job.ready.difference_update(tasks)
                 job.out[condition].difference_update(tasks)
-                self._wait_for(condition, job, tasks, now)
+                self._wait_for(condition, job, tasks, Stage.ADMISSION, now)
                 self.changes.append(
                     Noted(
                         job.id, tuple(tasks.ranges()), now, "blocked", f"{condition.row.tester}: broken again"

@@ -23,7 +23,7 @@ import msgspec
 
 from tercel.core.blocked import Condition
 from tercel.core.changes import Change, ConditionSet, JobAdded, LiveJob, Noted
-from tercel.core.conditions import ConditionRow, fault_of_condition
+from tercel.core.conditions import ConditionRow, Fault
 from tercel.core.errors import Forbidden, PassingFault, UsageError
 from tercel.core.model import BlockRule, JobRow, Role
 from tercel.manager import blocking
@@ -99,10 +99,10 @@ async def _judge(manager: Manager, who: Identity, contents: Contents) -> None:
     rules: dict[str, set[blocking.Rules]] = {}
     for job in contents.jobs:
         rules.setdefault(job.row.owner, set()).add(job.row.spec.block_on)
-    faults = [(row.owner, fault_of_condition(row)) for row in contents.conditions]
-    faults += [(job.row.owner, one.fault) for job in contents.jobs for one in job.row.postponed]
-    for owner, fault in faults:
-        alone = BlockRule(on="exit:1", tester=fault.tester, at=fault.place, policy=fault.policy)
+    sought: list[tuple[str, ConditionRow | Fault]] = [(row.owner, row) for row in contents.conditions]
+    sought += [(job.row.owner, one.fault) for job in contents.jobs for one in job.row.postponed]
+    for owner, what in sought:
+        alone = BlockRule(on="exit:1", tester=what.tester, at=what.place, policy=what.policy)
         rules.setdefault(owner, set()).add((alone,))
     for owner, asked in rules.items():
         identity = who if owner == who.user else Identity(owner, Role.USER, who.token)
@@ -295,7 +295,7 @@ async def _go_on(
         while ids := list(islice(unfinished, JOBS_AT_ONCE)):
             for live in await asyncio.to_thread(_lives, manager, ids):
                 async with pinned(manager, {id for id in needed_by(live) if id}):
-                    for id, _ in live.blocked:  # anew for each job: it may have cleared since the last
+                    for id, *_ in live.blocked:  # anew for each job: it may have cleared since the last
                         conditions[id] = machine.adopt_condition(rows[id], manager.clock())
                     job = machine.adopt(live, conditions, manager.clock(), anew=anew)
                     machine.set_inputs(job, restored(job, manager.store))

@@ -224,12 +224,7 @@ def _members(manager: Manager, row: JobRow, job: Job | None, states: Sequence[Ta
         elif job is None:
             continue
         elif state in (TaskState.READY, TaskState.WAITING, TaskState.PAUSED, TaskState.BLOCKED):
-            found = {
-                TaskState.READY: job.ready,
-                TaskState.WAITING: job.waiting,
-                TaskState.PAUSED: job.paused,
-                TaskState.BLOCKED: job.blocked,
-            }[state]
+            found = job.rests_in(state)
         else:
             found = IntervalSet((t, t) for t in sorted(job.flights) if job.flights[t].state is state)
         members.update(found)
@@ -284,6 +279,7 @@ def _open_view(manager: Manager, job: Job, task: int, state: TaskState, waiting:
         worker=flight.worker.id if flight is not None else "",
         why=why,
         condition=condition.id if condition is not None else None,
+        stage=job.stage_of(task),
         resumes_in=manager.machine.resumes_in(job, task),
     )
 

@@ -1,7 +1,7 @@
-"""Small numbers for states, ends and blames, in files of ours: never changed, never used again for something else."""
+"""Small numbers for states, ends, blames and stages, in files of ours: never changed, never used again for something else."""
 
 from tercel.core.reports import Blame, End
-from tercel.core.states import TaskState
+from tercel.core.states import Stage, TaskState
 
 STATE_CODES = {
     TaskState.FINISHED: 1,
@@ -21,6 +21,8 @@ END_CODES = {
     End.BLOCKED: 9,
 }
 BLAME_CODES = {Blame.TASK: 1, Blame.WORKER: 2, Blame.NODE: 3, Blame.OUTSIDE: 4}
+STAGE_CODES = {Stage.ADMISSION: 1, Stage.LAUNCH: 2, Stage.RUN: 3}
 STATES = {code: state for state, code in STATE_CODES.items()}
 ENDS = {code: end for end, code in END_CODES.items()}
 BLAMES = {code: blame for blame, code in BLAME_CODES.items()}
+STAGES = {code: stage for stage, code in STAGE_CODES.items()}

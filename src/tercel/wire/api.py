@@ -64,7 +64,7 @@ import msgspec
 from tercel.core.changes import Edge
 from tercel.core.intervals import Range
 from tercel.core.model import After, BlockRule, Call, JobSpec, Keep, Role
-from tercel.core.states import TaskState
+from tercel.core.states import Stage, TaskState
 from tercel.wire.api_admin import IssuedToken as IssuedToken
 from tercel.wire.api_admin import NewToken as NewToken
 from tercel.wire.api_admin import QueueList as QueueList
@@ -244,6 +244,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How it ended, or why it is not running, in words."""
     condition: int | None = None
     """What it is blocked on, if it is: 3 for C3."""
+    stage: Stage | None = None
+    """Blocked: in which stage it met that, which says in what state it goes on."""
     resumes_in: TaskState | None = None
     """Blocked or paused: the state in which it goes on."""
     hint: str = ""

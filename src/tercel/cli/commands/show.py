@@ -136,6 +136,7 @@ def _task_lines(screen: Screen, view: TaskView) -> list[str]:
         ("task", view.id),
         ("state", screen.state(view.state)),
         ("why", view.why),
+        ("fault", f"met at {view.stage}; goes on as {view.resumes_in}" if view.stage else ""),
         ("hint", view.hint),
         ("worker", view.worker),
         ("point", msgspec.json.encode(view.point).decode() if view.point is not None else ""),

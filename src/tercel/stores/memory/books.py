@@ -79,7 +79,7 @@ class Books:
             failures=tasks.failures(),
             skipped=tasks.skipped().ranges(),
             edges=list(self.edges.get(job.id, ())),
-            blocked=[(condition, waiting.ranges()) for condition, waiting in sorted(tasks.blocked.items())],
+            blocked=[(*key, tasks.blocked[key].ranges()) for key in sorted(tasks.blocked)],
         )
 
     def apply(self, change: Change) -> None:
@@ -135,8 +135,8 @@ class Books:
                 self._keep(_ended(self.jobs[job], None, 0, 0, 0))
             case ConditionSet(condition):
                 self.conditions[condition.id] = condition
-            case TasksBlocked(job, ranges, condition_id):
-                self.tasks[job].block(ranges, condition_id)
+            case TasksBlocked(job, ranges, condition_id, _, stage):
+                self.tasks[job].block(ranges, condition_id, stage)
             case TasksUnblocked(job, ranges):
                 self.tasks[job].unblock(ranges)
             case Noted(job):

@@ -9,7 +9,7 @@ from tercel.core.changes import Change, LiveJob, Noted, SpanConcluded
 from tercel.core.conditions import ConditionRow
 from tercel.core.intervals import Range
 from tercel.core.reports import Outcome, Output, Report
-from tercel.stores.codes import BLAME_CODES, BLAMES, END_CODES, ENDS, STATE_CODES, STATES
+from tercel.stores.codes import BLAME_CODES, BLAMES, END_CODES, ENDS, STAGE_CODES, STATE_CODES, STATES
 from tercel.stores.memory.books import Books
 from tercel.stores.memory.tasks import Tasks
 from tercel.stores.snapshot.contract import ROWS, Placed, Reading
@@ -72,13 +72,15 @@ class MemoryReading(Reading):
         if tasks.spans:
             spans = sorted(tasks.spans, key=lambda span: span.first)
             yield SpansPart(job, [_span(span) for span in spans])
-        if tasks.blocked:
+        for stage in STAGE_CODES:
             waiting = [
                 (first, last, condition, 0.0)
-                for condition, blocked in tasks.blocked.items()
+                for (condition, met), blocked in tasks.blocked.items()
                 for first, last in blocked.ranges()
+                if met is stage
             ]
-            yield BlockedPart(job, sorted(waiting))
+            if waiting:
+                yield BlockedPart(job, sorted(waiting), stage)
         if tasks.notes:
             told = [
                 (first, last, note.at, note.what, note.note)
@@ -194,9 +196,9 @@ def _keep(books: Books, part: JobsPart, attempt: int) -> None:
                 SpanConcluded(job, first, last, STATES[state], since, reason, ENDS[end])
                 for first, last, state, since, reason, end in spans
             ]
-        case BlockedPart(job, blocked):
+        case BlockedPart(job, blocked, stage):
             for first, last, condition, _ in blocked:
-                books.tasks[job].block([(first, last)], condition)
+                books.tasks[job].block([(first, last)], condition, stage)
         case NotesPart(job, told):
             books.tasks[job].notes += [
                 Noted(job, ((first, last),), since, what, note) for first, last, since, what, note in told

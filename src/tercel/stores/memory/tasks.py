@@ -8,7 +8,7 @@ import msgspec
 from tercel.core.changes import Noted, SpanConcluded
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.reports import Blame, End, Outcome
-from tercel.core.states import TaskState
+from tercel.core.states import Stage, TaskState
 from tercel.stores.contract import noted_span, unattempted
 
 
@@ -26,8 +26,8 @@ class Tasks:
         """By task, then attempt."""
         self.spent: defaultdict[int, set[int]] = defaultdict(set)
         """By task: the attempts that spent a retry since it was last reopened."""
-        self.blocked: dict[int, IntervalSet] = {}
-        """By condition, which wait for it: disjoint, and none empty."""
+        self.blocked: dict[tuple[int, Stage], IntervalSet] = {}
+        """By condition, and by the stage in which they met it, which wait for it: disjoint, and none empty."""
         self.notes: list[Noted] = []
 
     def conclude_span(self, span: SpanConcluded) -> None:
@@ -66,17 +66,17 @@ class Tasks:
         self.spans = kept
         return gone
 
-    def block(self, ranges: Sequence[Range], condition: int) -> None:
+    def block(self, ranges: Sequence[Range], condition: int, stage: Stage) -> None:
         self.unblock(ranges)
         if ranges:
-            self.blocked.setdefault(condition, IntervalSet()).update(IntervalSet(ranges))
+            self.blocked.setdefault((condition, stage), IntervalSet()).update(IntervalSet(ranges))
 
     def unblock(self, ranges: Sequence[Range]) -> None:
         freed = IntervalSet(ranges)
-        for condition, waiting in list(self.blocked.items()):
+        for key, waiting in list(self.blocked.items()):
             waiting.difference_update(freed)
             if not waiting:
-                del self.blocked[condition]
+                del self.blocked[key]
 
     def notes_of(self, task: int) -> list[Noted]:
         told = [*self.notes, *(noted_span(span, span.first, span.last) for span in self.spans)]

@@ -9,7 +9,7 @@ import msgspec
 
 from tercel.core import blocking
 from tercel.core.commands import check_spec
-from tercel.core.conditions import ConditionRow, Fault, fault_of_condition
+from tercel.core.conditions import ConditionRow, Fault
 from tercel.core.errors import UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import BlockRule, JobRow
@@ -72,7 +72,7 @@ def check_row(row: JobRow) -> None:
     held = IntervalSet(row.held)
     must(len(held.intersection(IntervalSet(row.ranges))) == len(held), "a task is held that does not exist")
     for one in row.postponed:
-        _check_fault(one.fault)
+        _check_sought(one.fault, one.fault.context)
         tasks = IntervalSet(one.ranges)
         must(
             tasks.intersection(held) == tasks, "a task that is not held is to be blocked when it is released"
@@ -119,16 +119,17 @@ def checked_output(blob: bytes) -> Output:
 # -- the rest ---------------------------------------------------------------------------------------------
 
 
-def _check_fault(fault: Fault) -> None:
-    blocking.check_rule(BlockRule(on="exit:1", tester=fault.tester, policy=fault.policy))
-    parse_policy(fault.policy)
-    texts = (fault.where, fault.cwd, *fault.env, *fault.env.values(), *fault.context)
-    must(sum(map(len, texts)) <= CONDITION_MOST, f"what it met ({fault.tester[:60]}) says too much")
+def _check_sought(what: Fault | ConditionRow, context: Sequence[str] = ()) -> None:
+    """What must be there again, and what else is known of it."""
+    blocking.check_rule(BlockRule(on="exit:1", tester=what.tester, policy=what.policy))
+    parse_policy(what.policy)
+    texts = (what.where, what.cwd, *what.env, *what.env.values(), *context)
+    must(sum(map(len, texts)) <= CONDITION_MOST, f"what it met ({what.tester[:60]}) says too much")
 
 
 def check_condition(row: ConditionRow) -> None:
     try:
-        _check_fault(fault_of_condition(row))
+        _check_sought(row)
     except (UsageError, Wrong) as error:
         raise Wrong(f"condition {row.id}: {error}") from None
     must(len(row.note) + len(row.paused) <= CONDITION_MOST, f"condition {row.id} says too much")

@@ -123,10 +123,10 @@ class Placing:
                 case CallsPart(job, _, calls):
                     placed = [self._call(call) for call in calls]
                     yield replace(part, job=self._places.jobs[job], calls=placed), 0
-                case BlockedPart(job, rows):
+                case BlockedPart(job, rows, stage):
                     numbers = self._places.conditions
                     waiting = [(first, last, numbers[id], at) for first, last, id, at in rows]
-                    yield BlockedPart(self._places.jobs[job], waiting), 0
+                    yield BlockedPart(self._places.jobs[job], waiting, stage), 0
                 case ValuePart(key):
                     if key in self._values:
                         yield part, 0

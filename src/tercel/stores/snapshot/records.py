@@ -22,6 +22,7 @@ import msgspec
 from tercel.core.changes import Edge
 from tercel.core.conditions import ConditionRow
 from tercel.core.model import Call, JobRow
+from tercel.core.states import Stage
 
 FORMAT = 1
 """Of the file. A reader refuses what is newer than itself."""
@@ -148,6 +149,8 @@ class SpansPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class BlockedPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
     job: Number
     rows: list[BlockedRow]
+    stage: Stage = Stage.RUN
+    """In which they met it. Files from before stages were kept have none here, and older readers pass over it."""
 
 
 class NotesPart(msgspec.Struct, frozen=True, array_like=True, tag=True):

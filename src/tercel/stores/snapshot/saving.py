@@ -58,7 +58,7 @@ def _parts(reading: Reading, choice: Choice, id: str, now: float) -> Iterator[Pa
         tasks=sum(live.job.task_count for live in lives.values()),
         ended=sum(map(ended_count, lives.values())),
     )
-    awaited = {condition for live in lives.values() for condition, _ in live.blocked}
+    awaited = {condition for live in lives.values() for condition, *_ in live.blocked}
     rows = {number: reading.condition(number) for number in sorted(awaited)}
     conditions = {number: row for number, row in rows.items() if row is not None and row.closed_at is None}
     for row in conditions.values():
@@ -75,7 +75,8 @@ def _parts(reading: Reading, choice: Choice, id: str, now: float) -> Iterator[Pa
                 named |= {key: None for call in part.calls for key in call.values if key.startswith("b")}
             if isinstance(part, BlockedPart):
                 # Of a condition that is closed nothing is to be expected any more: what waits for it is ready.
-                part = BlockedPart(part.job, [waiting for waiting in part.rows if waiting[2] in conditions])
+                waiting = [row for row in part.rows if row[2] in conditions]
+                part = BlockedPart(part.job, waiting, part.stage)
             yield part
     for key in named:
         yield from reading.value(key)

@@ -13,6 +13,8 @@ import msgspec
 from tercel.core.changes import ConditionSet, TasksBlocked, TasksUnblocked
 from tercel.core.conditions import ConditionRow
 from tercel.core.intervals import IntervalSet, Range
+from tercel.core.states import Stage
+from tercel.stores.codes import STAGE_CODES, STAGES
 from tercel.stores.sqlite import queries
 
 LONG = 1000
@@ -20,13 +22,13 @@ LONG = 1000
 RANGES_AT_ONCE = 100_000
 """Read as one row."""
 
-Word = tuple[int, float]
-"""(condition, since when), or FREE."""
-FREE: Word = (0, 0.0)
+Word = tuple[int, float, int]
+"""(condition, since when, code of the stage), or FREE."""
+FREE: Word = (0, 0.0, 0)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ConditionRow).decode
-_decode_ranges = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
+_decode_ranges = msgspec.json.Decoder(list[tuple[int, int, int, int]]).decode
 
 
 # --- writing
@@ -43,7 +45,9 @@ def block(connection: sqlite3.Connection, changes: Sequence[TasksBlocked | Tasks
     """In order."""
     short: dict[int, dict[int, Word]] = {}  # by job and task
     for change in changes:
-        word = (change.condition, change.at) if isinstance(change, TasksBlocked) else FREE
+        word = FREE
+        if isinstance(change, TasksBlocked):
+            word = (change.condition, change.at, STAGE_CODES[change.stage])
         long: list[Range] = []
         for first, last in change.ranges:
             if last - first < LONG:
@@ -63,10 +67,10 @@ def _settle(connection: sqlite3.Connection, short: dict[int, dict[int, Word]]) -
 
 
 def _runs(words: Iterable[tuple[int, Word]]) -> Iterator[tuple[int, int, Word]]:
-    """Neighbours that wait for the same, as ranges: with the time of the first of them."""
+    """Neighbours that wait for the same and met it in the same stage, as ranges: with the time of the first of them."""
     run: tuple[int, int, Word] | None = None
     for task, word in words:
-        if run is not None and run[1] == task - 1 and run[2][0] == word[0]:
+        if run is not None and run[1] == task - 1 and run[2][0] == word[0] and run[2][2] == word[2]:
             run = (run[0], task, run[2])
             continue
         if run is not None:
@@ -105,17 +109,17 @@ def next_number(connection: sqlite3.Connection) -> int:
     return int(number)
 
 
-def blocked(connection: sqlite3.Connection, job: int) -> list[tuple[int, list[Range]]]:
-    """By condition, ascending, which tasks of a job wait for it."""
-    waiting: dict[int, list[Range]] = {}
+def blocked(connection: sqlite3.Connection, job: int) -> list[tuple[int, Stage, list[Range]]]:
+    """By condition and stage, ascending, which tasks of a job wait for it and met it there."""
+    waiting: dict[tuple[int, Stage], list[Range]] = {}
     after = -1
     while True:
         where = {"job": job, "after": after, "limit": RANGES_AT_ONCE}
         (text,) = connection.execute(queries.BLOCKED, where).fetchone()
         if text is None:
-            return sorted(waiting.items())
-        for first, last, condition in _decode_ranges(f"[{text}]"):
-            ranges = waiting.setdefault(condition, [])
+            return [(*key, ranges) for key, ranges in sorted(waiting.items())]
+        for first, last, condition, stage in _decode_ranges(f"[{text}]"):
+            ranges = waiting.setdefault((condition, STAGES[stage]), [])
             if ranges and ranges[-1][1] == first - 1:
                 first = ranges.pop()[0]
             ranges.append((first, last))

@@ -76,5 +76,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         "INSERT INTO value_use (job, key) SELECT DISTINCT 0, key FROM value_piece",
     ),
     4: ("ALTER TABLE job ADD COLUMN postponed BLOB",),
+    # In which stage tasks met what they wait for was not kept until then: 3 is `run`, which goes on as all did.
+    5: ("ALTER TABLE blocked ADD COLUMN stage INTEGER NOT NULL DEFAULT 3",),
 }
 """The statements that make a file of this version one of the next."""

@@ -291,8 +291,8 @@ CONDITIONS_OPEN = """
 
 BLOCKED_CUT: tuple[str, ...] = (
     """
-    INSERT OR REPLACE INTO blocked (job, first, last, condition, at)
-    SELECT job, :last + 1, last, condition, at FROM blocked
+    INSERT OR REPLACE INTO blocked (job, first, last, condition, at, stage)
+    SELECT job, :last + 1, last, condition, at, stage FROM blocked
     WHERE job = :job AND last > :last
         AND first = (SELECT max(first) FROM blocked WHERE job = :job AND first <= :last)
     """,
@@ -305,10 +305,12 @@ BLOCKED_CUT: tuple[str, ...] = (
 )
 """As SPAN_CUT does."""
 BLOCKED_ANY = "SELECT 1 FROM blocked WHERE job = ? LIMIT 1"
-BLOCKED_ADD = "INSERT OR REPLACE INTO blocked (job, first, last, condition, at) VALUES (?, ?, ?, ?, ?)"
+BLOCKED_ADD = """
+    INSERT OR REPLACE INTO blocked (job, first, last, condition, at, stage) VALUES (?, ?, ?, ?, ?, ?)
+"""
 BLOCKED = """
     SELECT group_concat(row) FROM (
-        SELECT '[' || first || ',' || last || ',' || condition || ']' AS row
+        SELECT '[' || first || ',' || last || ',' || condition || ',' || stage || ']' AS row
         FROM blocked WHERE job = :job AND first > :after ORDER BY first LIMIT :limit
     )
 """

@@ -24,7 +24,7 @@ from tercel.stores.sqlite.migrations import MIGRATIONS
 APPLICATION_ID = 0x54455243
 """`TERC`, in the file's header: tells our files from other programs'."""
 
-VERSION = 5
+VERSION = 6
 
 SCHEMA: tuple[str, ...] = (
     """
@@ -186,6 +186,7 @@ SCHEMA: tuple[str, ...] = (
         last INTEGER NOT NULL,
         condition INTEGER NOT NULL,
         at REAL NOT NULL,
+        stage INTEGER NOT NULL DEFAULT 3,  -- codes.STAGE_CODES
         PRIMARY KEY (job, first)
     ) WITHOUT ROWID
     """,

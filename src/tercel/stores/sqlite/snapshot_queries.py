@@ -26,7 +26,7 @@ HISTORY = """
 SEGMENTS = "SELECT stream, number, data FROM output_segment WHERE attempt = ? ORDER BY stream, number"
 PIECE_COUNT = "SELECT count(*) FROM value_piece WHERE key = ? AND number < ?"
 SPANS = "SELECT first, last, state, at, reason, end FROM span WHERE job = ? ORDER BY first"
-BLOCKED = "SELECT first, last, condition, at FROM blocked WHERE job = ? ORDER BY first"
+BLOCKED = "SELECT first, last, condition, at FROM blocked WHERE job = ? AND stage = ? ORDER BY first"
 NOTES = "SELECT first, last, at, what, note FROM note WHERE job = ? ORDER BY id"
 
 # --- staging

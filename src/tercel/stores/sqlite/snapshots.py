@@ -16,6 +16,7 @@ from tercel.core.changes import Change, LiveJob, Noted
 from tercel.core.conditions import ConditionRow
 from tercel.core.model import JobRow
 from tercel.core.reports import Output
+from tercel.stores.codes import STAGE_CODES
 from tercel.stores.snapshot.contract import PART_BYTES, ROWS, Placed, Reading
 from tercel.stores.snapshot.records import (
     BlockedPart,
@@ -94,8 +95,9 @@ class SqliteReading(Reading):
             yield from self._segments(rows)
         for spans in _pages(run(own.SPANS, (job,))):
             yield SpansPart(job, spans)
-        for blocked in _pages(run(own.BLOCKED, (job,))):
-            yield BlockedPart(job, blocked)
+        for stage, code in STAGE_CODES.items():
+            for blocked in _pages(run(own.BLOCKED, (job, code))):
+                yield BlockedPart(job, blocked, stage)
         for told in _pages(run(own.NOTES, (job,))):
             yield NotesPart(job, told)
 
@@ -184,8 +186,8 @@ def _stage(connection: sqlite3.Connection, workers: WorkerIds, part: JobsPart, a
             many(own.VALUE_USE, [(job, key) for key in sorted(used)])
         case SpansPart(job, rows):
             many(queries.SPAN_ADD, [(job, *row) for row in rows])
-        case BlockedPart(job, rows):
-            many(queries.BLOCKED_ADD, [(job, *row) for row in rows])
+        case BlockedPart(job, rows, stage):
+            many(queries.BLOCKED_ADD, [(job, *row, STAGE_CODES[stage]) for row in rows])
         case NotesPart(job, rows):
             notes.add(
                 connection,
