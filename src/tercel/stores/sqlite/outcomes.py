@@ -247,7 +247,8 @@ def history(connection: sqlite3.Connection, job: int, task: int) -> list[Outcome
 
 
 def tried(connection: sqlite3.Connection, job: int, task: int) -> list[tuple[int, str]]:
-    return connection.execute(queries.TRIED, {"job": job, "task": task}).fetchall()
+    where = {"job": job, "task": task}
+    return sorted({row for query in queries.TRIED for row in connection.execute(query, where)})
 
 
 def ended(connection: sqlite3.Connection, job: int, state: TaskState) -> list[Range]:

@@ -230,15 +230,17 @@ HISTORY = """
 """
 """Without the attempt that is the task's record: a batch handed over twice may have left it in both."""
 
-TRIED = """
-    SELECT attempt, worker.name
-    FROM (
-        SELECT attempt, worker FROM history WHERE job = :job AND task = :task
-        UNION SELECT attempt, worker FROM outcome WHERE job = :job AND task = :task
-    ) AS tried
-        CROSS JOIN worker ON worker.id = tried.worker
-    ORDER BY attempt
-"""
+TRIED = (
+    """
+    SELECT attempt, worker.name FROM history CROSS JOIN worker ON worker.id = history.worker
+    WHERE job = :job AND task = :task
+    """,
+    """
+    SELECT attempt, worker.name FROM outcome CROSS JOIN worker ON worker.id = outcome.worker
+    WHERE job = :job AND task = :task
+    """,
+)
+"""What a task's attempts were before the last of them, and that."""
 
 TASKS_FINISHED = """
     SELECT group_concat(task) FROM (
