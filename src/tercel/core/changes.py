@@ -36,17 +36,17 @@ class JobRevised(msgspec.Struct, frozen=True):
     postponed: tuple[Postponed, ...] = ()
 
 
-class Leased(msgspec.Struct, frozen=True):
+class Leased(msgspec.Struct, frozen=True, gc=False):
     """In the place of the row with this id, if there is one: a lease becomes smaller when a task in it has failed."""
 
     lease: Lease
 
 
-class LeaseClosed(msgspec.Struct, frozen=True):
+class LeaseClosed(msgspec.Struct, frozen=True, gc=False):
     id: int
 
 
-class Concluded(msgspec.Struct, frozen=True):
+class Concluded(msgspec.Struct, frozen=True, gc=False):
     """A task's one terminal record."""
 
     outcome: Outcome

@@ -150,6 +150,8 @@ class IntervalSet:
         return taken
 
     def update(self, other: "IntervalSet") -> None:
+        if not other._count:
+            return
         theirs = other.ranges()
         if len(theirs) <= FEW:
             for first, last in theirs:
@@ -178,10 +180,11 @@ class IntervalSet:
         self._head = 0
 
     def difference_update(self, other: "IntervalSet") -> None:
-        theirs = other.ranges() if self._count else []
-        if (
-            len(theirs) * FEW < len(self._first) or len(theirs) <= FEW
-        ):  # to take out is cheaper than to put in
+        if not other._count or not self._count:
+            return
+        theirs = other.ranges()
+        # To take out is cheaper than to put in.
+        if len(theirs) <= FEW or len(theirs) * FEW < len(self._first):
             for first, last in theirs:
                 self.discard_range(first, last)
             return

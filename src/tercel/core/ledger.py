@@ -385,6 +385,7 @@ class Job:
             (self.failed, failed),
             (self.cancelled, cancelled),
         ):
-            members.update(IntervalSet(ranges))
-            self.ready.difference_update(members)
+            if ranges:  # of thousands of jobs, most have none of these
+                members.update(IntervalSet(ranges))
+                self.ready.difference_update(members)
         self.skipped.update(IntervalSet(skipped))

@@ -341,7 +341,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By whom and why nothing of it is started, if so."""
 
 
-class Lease(msgspec.Struct, frozen=True, array_like=True):
+class Lease(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Attempts issued to one worker in one go: task `first + i` as attempt `id + i`.
 
     Kept until every task in it has been concluded, so that after a restart the manager knows who may still

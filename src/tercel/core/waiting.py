@@ -46,6 +46,16 @@ class Waiting(Blocked):
 
         What it needs is watched for the ended ones too, unless they finished: they may be retried.
         """
+        broken = self._attach_needs(job) if job.edges or job.row.spec.after else []
+        if job.held:
+            move(job.ready, job.paused, job.held)
+            move(job.waiting, job.paused, job.held)
+        if broken:
+            self._skip_all(job, broken, now)
+        self._settle_or_end(job, now)
+
+    def _attach_needs(self, job: Job) -> list[tuple[IntervalSet, str]]:
+        """Returns which of its tasks never can run, and why."""
         watched = _unfinished(job)
         if job.flights:  # these have had all they need, whatever became of that since
             watched.difference_update(IntervalSet((task, task) for task in sorted(job.flights)))
@@ -53,12 +63,7 @@ class Waiting(Blocked):
         move(job.ready, job.waiting, found.waiting)
         for tasks, _ in found.broken:
             move(job.ready, job.waiting, tasks)  # if for nothing else, then for their end
-        if job.held:
-            move(job.ready, job.paused, job.held)
-            move(job.waiting, job.paused, job.held)
-        if found.broken:
-            self._skip_all(job, found.broken, now)
-        self._settle_or_end(job, now)
+        return found.broken
 
     # -- the end of what others wait for ------------------------------------------------------------------
 
