@@ -157,6 +157,9 @@ def verdict(error: BaseException) -> tuple[int, str, str]:
             return UNREACHABLE, "peer_error", str(error)
         case Unwritable():
             return UNREACHABLE, "unwritable", str(error)
+        case UnicodeEncodeError(object=text) if any("\udc80" <= c <= "\udcff" for c in text):
+            shown = text[:80].encode(errors="surrogateescape").decode(errors="backslashreplace")
+            return USAGE, "usage", f"{shown} is no text: it is not UTF-8"
         case TercelError():
             return BUG, "error", str(error)
         case _:

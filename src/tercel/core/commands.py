@@ -296,7 +296,7 @@ def _check_text(what: str, text: str, most_bytes: int, field: str = "") -> None:
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
-        raise UsageError(f"{what} is not valid text (a lone surrogate)", field) from None
+        raise UsageError(f"{what} is no text: it is not UTF-8", field) from None
     if size > most_bytes:
         raise UsageError(f"{what} is {size:,} bytes long; at most {most_bytes:,}", field)
 

@@ -193,7 +193,7 @@ def check_value(name: str, value: str) -> None:
     try:
         size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError:
-        raise UsageError(f"a value of {name} is not valid text (a lone surrogate)", "grid") from None
+        raise UsageError(f"a value of {name} is no text: it is not UTF-8", "grid") from None
     if size > MAX_VALUE_BYTES:
         raise UsageError(f"a value of {name} is {size:,} bytes long; at most {MAX_VALUE_BYTES:,}", "grid")
 

@@ -179,7 +179,7 @@ def _check_text(field: str, text: str, most_bytes: int) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise UsageError(f"{field} is not valid text (a lone surrogate)", field) from None
+        raise UsageError(f"{field} is no text: it is not UTF-8", field) from None
     if size > most_bytes:
         raise UsageError(f"{field} is {size:,} bytes long; at most {most_bytes:,}", field)
 

@@ -187,5 +187,5 @@ def _placed(error: UsageError, words: Words, source: Source, lines: Lines | None
         wrong = source.wrong((), str(error))
     else:
         path = (*given.path, int(member[1])) if member is not None and lines is None else given.path
-        wrong = given.source.wrong(path, text)
+        wrong = given.source.wrong(path, text if path else str(error))
     return UsageError(str(wrong), wrong.field or error.field)
