@@ -15,9 +15,10 @@ import msgspec
 from tercel.core.changes import AttemptSpent, Edge, JobAdded, LiveJob, Reopened
 from tercel.core.conditions import ConditionRow, Place, SwitchRow, Verdict
 from tercel.core.effects import Probe
+from tercel.core.flights import Flight
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
-from tercel.core.ledger import Flight, Job
+from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import After, AfterKind, BlockRule, JobRow, JobSpec, Needs, OnFailure
 from tercel.core.presence import WorkerInfo

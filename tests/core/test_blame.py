@@ -11,7 +11,8 @@ from hypothesis import given
 
 from tercel.core import blame
 from tercel.core.blame import Conduct, blame_of, chance, fails_what_others_run, loses_tasks
-from tercel.core.ledger import Job, LeaseBook
+from tercel.core.flights import LeaseBook
+from tercel.core.ledger import Job
 from tercel.core.model import JobRow, JobSpec, Lease, Needs, QueueRow
 from tercel.core.reports import Blame, End, Outcome, Report
 from tercel.core.shares import Queue

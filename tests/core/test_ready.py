@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercel.core.flights import Flight, LeaseBook
 from tercel.core.kinds import Kind
-from tercel.core.ledger import Flight, Job, LeaseBook
+from tercel.core.ledger import Job
 from tercel.core.model import JobRow, JobSpec, Lease, Needs, QueueRow
 from tercel.core.ready import STALE_MOST, Line, ReadyQueue, Stream, Walk
 from tercel.core.shares import Account, Clock, Queue

@@ -8,8 +8,8 @@ import pytest
 from tercel.core.accounts import Settings
 from tercel.core.changes import Blamed, Change, Loaded, Reopened, WorkerSet
 from tercel.core.effects import Offered
+from tercel.core.flights import Flight
 from tercel.core.invariants import violations
-from tercel.core.ledger import Flight
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow, JobSpec, Needs, QueueRow
 from tercel.core.presence import Reservation, WorkerInfo, WorkerRow, WorkerState

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tercel.core.accounts import Settings
 from tercel.core.changes import Loaded
 from tercel.core.effects import Offered, Recalled
-from tercel.core.ledger import Flight
+from tercel.core.flights import Flight
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow, JobSpec, Needs, QueueRow
 from tercel.core.presence import WorkerInfo

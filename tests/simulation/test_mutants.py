@@ -12,9 +12,10 @@ import pytest
 
 from tercel.core.changes import TasksUnblocked
 from tercel.core.effects import Acknowledged, Welcomed
+from tercel.core.flights import Flight, LeaseBook
 from tercel.core.graph import Need
 from tercel.core.intervals import IntervalSet
-from tercel.core.ledger import Flight, Job, LeaseBook
+from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import Lease
 from tercel.core.policies import Policy

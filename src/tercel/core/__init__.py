@@ -21,7 +21,8 @@ selectors   37, 37.99, 37.0-9, last, all
 rules       what a submission says about failure, waiting and sharing, checked
 changes     what must be made durable, in domain verbs
 effects     what is to be done once it is
-ledger      jobs, attempts and leases: the state that the machine moves
+flights     attempts under way, and the leases that they were issued with
+ledger      jobs: the state that the machine moves
 resources   what a worker has beside cores and memory, piece by piece
 inputs      what data tasks take
 kinds       what jobs ask of workers, and what workers are, as classes

@@ -9,7 +9,8 @@ import heapq
 import msgspec
 
 from tercel.core.changes import Loaded
-from tercel.core.ledger import Flight, Job, LeaseBook
+from tercel.core.flights import Flight, LeaseBook
+from tercel.core.ledger import Job
 from tercel.core.model import JobRow, QueueRow
 from tercel.core.ready import rank
 from tercel.core.shares import HALF_LIFE_S, Clock, Queue

@@ -16,7 +16,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tercel.core.ledger import Job, LeaseBook
+from tercel.core.flights import LeaseBook
+from tercel.core.ledger import Job
 from tercel.core.reports import Blame, End, Outcome, Report
 
 UNLIKELY = 1e-4

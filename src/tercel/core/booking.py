@@ -25,8 +25,9 @@ from tercel.core.blame import (
     rate_elsewhere,
 )
 from tercel.core.changes import AttemptLost, Blamed, Loaded
+from tercel.core.flights import Flight
 from tercel.core.intervals import IntervalSet
-from tercel.core.ledger import Flight, Job
+from tercel.core.ledger import Job
 from tercel.core.presence import WorkerState
 from tercel.core.reports import Blame, Outcome, Report
 from tercel.core.standing import PROBES, Standing

@@ -15,9 +15,10 @@ from tercel.core.changes import Change, JobEnded, LeaseClosed, Leased, LiveJob, 
 from tercel.core.dispatch import Dispatcher
 from tercel.core.effects import Effect, JobDone, Offered, Progressed
 from tercel.core.filling import cost_of
+from tercel.core.flights import Flight, LeaseBook
 from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet, Range
-from tercel.core.ledger import Flight, Job, LeaseBook
+from tercel.core.ledger import Job
 from tercel.core.model import Lease, Needs
 from tercel.core.ready import ReadyQueue
 from tercel.core.saving import stop_saving

@@ -10,7 +10,8 @@ A round looks at workers whose room changed and, when jobs became ready, at all 
 
 from tercel.core.effects import Effect, Recalled
 from tercel.core.filling import Ledger, Pass
-from tercel.core.ledger import Flight, Job
+from tercel.core.flights import Flight
+from tercel.core.ledger import Job
 from tercel.core.ready import ReadyQueue
 from tercel.core.shares import Clock
 from tercel.core.throttles import StartThrottle

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from tercel.core.blocked import Condition
 from tercel.core.conditions import EVERYWHERE, ConditionRow, Place
 from tercel.core.demands import why_nobody
+from tercel.core.flights import Flight
 from tercel.core.graph import Need, edges_of
 from tercel.core.intervals import IntervalSet
-from tercel.core.ledger import Flight, Job
+from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import AfterKind
 from tercel.core.presence import Reservation, WorkerState

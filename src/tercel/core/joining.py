@@ -12,7 +12,8 @@ from tercel.core.booking import Booking
 from tercel.core.changes import AttemptLost
 from tercel.core.demands import told_by
 from tercel.core.effects import Drained, Progressed, Welcomed
-from tercel.core.ledger import Flight, Job
+from tercel.core.flights import Flight
+from tercel.core.ledger import Job
 from tercel.core.model import Needs
 from tercel.core.presence import Facts, Held, WorkerInfo, WorkerState
 from tercel.core.reports import Blame, End, Outcome, Report

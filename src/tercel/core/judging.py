@@ -14,7 +14,8 @@ from tercel.core.books import EPOCH_BITS
 from tercel.core.changes import AttemptLost, AttemptSpent, Concluded, Noted
 from tercel.core.effects import Ended
 from tercel.core.faults import fault_at_worker
-from tercel.core.ledger import Flight, Job
+from tercel.core.flights import Flight
+from tercel.core.ledger import Job
 from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, BlockRule, JobSpec
 from tercel.core.reports import Blame, End, Outcome, Report
 from tercel.core.states import TaskEvent, TaskState, next_state

@@ -1,8 +1,7 @@
-"""Jobs, attempts and leases: the state that the machine moves. No decisions here.
+"""Jobs: the state that the machine moves. No decisions here.
 
 A task that waits or has ended is a member of one of its job's interval sets and nothing more. Only an attempt
-under way is an object: a Flight, which stands in its job's `flights` (by task) and in its worker's `flights`
-(by attempt).
+under way is an object: see flights.
 
     job.waiting --> job.ready --offer--> Flight --report--> job.finished | job.failed
                         ^                  |
@@ -16,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from tercel.core.changes import Edge
 from tercel.core.conditions import Fault, Key
+from tercel.core.flights import Flight
 from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.kinds import Kind, kind_of
-from tercel.core.model import JobRow, Lease, Needs, OnFailure
+from tercel.core.model import JobRow, Needs, OnFailure
 from tercel.core.shares import UNLIMITED, Account, Queue
 from tercel.core.states import Stage, TaskState
 
@@ -28,81 +28,6 @@ if TYPE_CHECKING:
     from tercel.core.blocked import Condition
     from tercel.core.graph import Need
     from tercel.core.workers import Worker
-
-
-class LeaseBook:
-    """Attempts issued together, how many of them are not concluded, and the rows that stand for them on disk."""
-
-    __slots__ = ("charge", "cut", "needs", "open", "rows", "timed_from")
-
-    def __init__(self, lease: Lease, needs: Needs, charge: float = 0.0) -> None:
-        self.open = lease.last - lease.first + 1
-        self.needs = needs
-        """Of each task, as booked at the worker: the job's may be others by now."""
-        self.charge = charge
-        """What the accounts were charged in advance for each task, to be given back."""
-        self.timed_from: float | None = None
-        """The accounts are charged as time goes by, from when a second was worth so much."""
-        self.rows = [lease]
-        """At first the lease as it was issued; less what was cut out."""
-        self.cut: list[int] = []
-        """Concluded attempts that must disappear from the rows, because their tasks may run again."""
-
-    def cut_out(self) -> tuple[list[int], list[Lease]]:
-        """Take `cut` out of the rows. Returns the ids that are no more, and the rows that are new or smaller."""
-        gone: list[int] = []
-        fresh: list[Lease] = []
-        rows: list[Lease] = []
-        for row in self.rows:
-            left = IntervalSet([(row.id, row.id + row.last - row.first)])
-            for attempt in self.cut:
-                left.discard(attempt)
-            pieces = [
-                Lease(low, row.worker, row.job, low - row.id + row.first, high - row.id + row.first)
-                for low, high in left.ranges()
-            ]
-            if pieces[:1] != [row]:
-                fresh += pieces
-                if not pieces or pieces[0].id != row.id:
-                    gone.append(row.id)
-            rows += pieces
-        self.rows, self.cut = rows, []
-        return gone, fresh
-
-
-class Flight:
-    """One attempt under way, as far as the manager knows."""
-
-    __slots__ = (
-        "attempt",
-        "ending",
-        "gave_way_at",
-        "job",
-        "lease",
-        "recalled",
-        "running_since",
-        "task",
-        "worker",
-    )
-
-    def __init__(self, job: "Job", task: int, attempt: int, worker: "Worker", lease: LeaseBook) -> None:
-        self.job = job
-        self.task = task
-        self.attempt = attempt
-        self.worker = worker
-        self.lease = lease
-        self.running_since: float | None = None
-        """None: offered, not known to run."""
-        self.recalled = False
-        """Asked back; it comes back or is reported."""
-        self.ending = False
-        """Its task is concluded already; it only still occupies its worker."""
-        self.gave_way_at: float | None = None
-        """A stray because an older attempt came back while this one's worker was away, since then."""
-
-    @property
-    def state(self) -> TaskState:
-        return TaskState.OFFERED if self.running_since is None else TaskState.RUNNING
 
 
 class Job:

@@ -15,10 +15,11 @@ from types import MappingProxyType
 from tercel.core.changes import Edge, QueueRemoved, QueueSet, SwitchSet
 from tercel.core.conditions import SwitchRow
 from tercel.core.effects import Acknowledged, Progressed
+from tercel.core.flights import Flight
 from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet
 from tercel.core.judging import Judging
-from tercel.core.ledger import Flight, Job
+from tercel.core.ledger import Job
 from tercel.core.model import BlockRule, JobRow, QueueRow
 from tercel.core.reports import Report
 from tercel.core.shares import Queue

@@ -11,7 +11,8 @@ One worker at a time for one job, one job at a time for one worker. Should anoth
 instead; one that takes nothing any more (it left, drains, is ill) is saved for nobody.
 """
 
-from tercel.core.ledger import Flight, Job
+from tercel.core.flights import Flight
+from tercel.core.ledger import Job
 from tercel.core.workers import Worker
 
 PATIENCE_S = 5.0

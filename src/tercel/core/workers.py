@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from tercel.core.blame import Conduct
 from tercel.core.cel import Value
+from tercel.core.flights import Flight
 from tercel.core.kinds import Shape, Significant
-from tercel.core.ledger import Flight, Job
+from tercel.core.ledger import Job
 from tercel.core.model import Needs
 from tercel.core.presence import Facts, Gpu, Reservation, WorkerInfo, WorkerRow, WorkerState
 from tercel.core.resources import Stock, Taken

@@ -9,7 +9,7 @@ import math
 import zlib
 from collections.abc import AsyncGenerator
 
-from tercel.core.ledger import Flight
+from tercel.core.flights import Flight
 from tercel.core.model import JobRow
 from tercel.core.reports import Outcome, Output, Report
 from tercel.core.states import TERMINAL
