@@ -637,6 +637,26 @@ async def test_a_file_system_that_hangs_costs_answers_and_nothing_else(
         pass  # until the thread that hung has told
 
 
+async def test_a_node_without_room_for_a_thread_costs_that_look_and_no_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks that start processes without end are what people look for."""
+    answers: asyncio.Queue[Seen] = asyncio.Queue()
+    show = Showing(tmp_path, None, Agent(Needs(1000, 2**30)), FakeRunner(), answers.put_nowait)
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with asyncio.timeout(10):
+        with monkeypatch.context() as crowded:
+            crowded.setattr(threading.Thread, "start", full)
+            show.ask(Look(1, AtDirectory()))
+            found = (await answers.get()).found
+        assert found == Unseen("it cannot be looked at: can't start new thread", passing=True)
+        show.ask(Look(2, AtDirectory()))
+        assert isinstance((await answers.get()).found, Contents)
+
+
 async def test_a_look_whose_link_was_lost_is_not_taken_for_a_file_system_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
