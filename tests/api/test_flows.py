@@ -274,6 +274,15 @@ async def test_tasks_that_are_no_neighbours_are_offered_in_one_message_if_their_
     await house.sound()
 
 
+async def test_neighbours_are_offered_as_such_also_to_a_worker_that_knows_others(house: House) -> None:
+    """However many they are, that is one small message."""
+    await house.submit(array="0-9")
+    worker = await house.worker(cpus=10, knows=(SCATTERED,))
+    offer = await worker.next(Offer)
+    assert (offer.first, offer.last) == (0, 9)
+    assert not worker.all(Scattered)
+
+
 async def test_tasks_of_a_job_wait_for_one_another(house: House) -> None:
     await house.submit(array="0-3", edges=[[2, 0, 0, 1], [3, 0, 2, 2]])
     assert await counts(house, 1) == [{"waiting": 2, "ready": 2}]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tercel.core.filling import HELD_MOST
 from tercel.core.grids import MAX_VALUES_BYTES, Axis, Grid
-from tercel.core.model import Lease, Needs, Program
+from tercel.core.model import Call, Lease, Needs, Program
 from tercel.manager import frames
 from tercel.wire.messages import (
     MAX_FRAME_BYTES,
@@ -73,6 +73,35 @@ def test_scattered_offers_cover_leases_once_and_each_is_small(texts: list[str], 
         assert offer.job == 7
         assert len(msgspec.msgpack.encode(offer)) < MAX_FRAME_BYTES // 8
     assert [list(offer.tasks) for offer in frames.scattered(leases, None)] == [tasks]
+
+
+def test_scattered_calls_go_with_their_tasks_and_each_message_is_small() -> None:
+    calls = [Call(bytes([at]) * 300_000) for at in range(10)]
+    leases = [Lease(id=1000 + at, worker="w", job=7, first=2 * at, last=2 * at) for at in range(10)]
+    offers = list(frames.scattered(leases, None, calls))
+    assert 1 < len(offers) < 10
+    covered = [
+        (task, offer.first_attempt + at, call)
+        for offer in offers
+        for at, (task, call) in enumerate(zip(offer.tasks, offer.calls or [], strict=True))
+    ]
+    assert covered == [(2 * at, 1000 + at, call) for at, call in enumerate(calls)]
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        Offer(1, 0, 0, 1, ["x" * 65_536]),
+        Offer(1, 0, 0, 1, None, [Call(b"x" * 65_536)]),
+        Scattered(1, [0], 1, ["x" * 65_536]),
+        Scattered(1, [0], 1, None, [Call(b"x" * 65_536)]),
+        Scattered(1, [2**62] * HELD_MOST, 1),
+    ],
+)
+def test_many_offers_that_are_small_alone_are_sent_in_several_frames(offer: FromManager) -> None:
+    sent = list(frames.frames([offer] * 500))
+    assert sum(map(len, sent)) == 500
+    assert max(len(msgspec.msgpack.encode(ManagerFrame(1, frame))) for frame in sent) < MAX_FRAME_BYTES // 2
 
 
 def test_an_offer_without_lines_is_one_message_however_many_tasks() -> None:

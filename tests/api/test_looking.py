@@ -159,6 +159,24 @@ async def test_what_a_task_wrote_in_all_its_attempts_is_not_read_to_know_whose_i
     assert (await place.told("jobs/1/tasks/0/files", LISTED)).status == 200
 
 
+async def test_a_sandbox_is_known_before_its_attempt_is_told_to_have_ended(place: Place) -> None:
+    """It is kept a moment before its report comes."""
+    await place.house.submit()
+    offer = await place.worker.offered()
+    kept = [KeptSandbox(1, 0, offer.attempt + more, 5.0, 4096, 2) for more in (0, 1)]
+    view = (await place.told("directory", replace(EMPTY, kept=kept))).of(DirectoryView)
+    assert [k.known for k in view.kept] == [True, False]
+
+
+async def test_a_sandbox_of_an_attempt_that_was_at_another_worker_is_nobodys(place: Place) -> None:
+    mine = await ran(place)
+    other = Place(place.house, await place.house.worker(knows=(LOOK,)))
+    kept = [KeptSandbox(mine.job, mine.task, mine.attempt, 5.0, 4096, 2)]
+    for at, known in ((place, True), (other, False)):
+        view = (await at.told("directory", replace(EMPTY, kept=kept))).of(DirectoryView)
+        assert [k.known for k in view.kept] == [known]
+
+
 async def test_while_nothing_can_be_saved_nobodys_sandboxes_are_those_of_unknown_jobs(place: Place) -> None:
     """People are told to remove what is nobody's."""
     await place.house.submit()

@@ -7,7 +7,7 @@ import pytest
 from tercel.core.model import Needs
 from tercel.core.presence import WorkerInfo
 from tercel.links.websocket import WebSocketDialer
-from tercel.wire.messages import PROTOCOL, Hello, Offer, Welcome
+from tercel.wire.messages import PROTOCOL, Brief, Hello, Offer, Welcome
 from tests.api.house import House
 
 
@@ -47,3 +47,16 @@ async def test_each_link_is_welcomed_once_and_nothing_of_the_older_one_reaches_i
     assert job.id in house.manager.machine.jobs
     await first.close()
     await second.close()
+
+
+@pytest.mark.parametrize("parts", [True, False], ids=["closed", "half open"])
+async def test_on_a_new_link_a_job_is_told_anew_before_its_tasks_are(house: House, parts: bool) -> None:
+    """The worker keeps no brief of a link that is gone, and takes tasks without one for a broken protocol."""
+    await house.submit(array="0-1")
+    before = await house.worker("again", instance="i1")
+    assert (await before.next(Brief)).job == 1
+    if parts:
+        await before.close()
+    after = await house.worker("again", instance="i2")
+    await after.next(Offer)
+    assert next(type(told) for told in after.heard if isinstance(told, Brief | Offer)) is Brief

@@ -219,6 +219,15 @@ def test_a_reopened_tasks_record_moves_into_its_history_with_its_output(kept: Ke
     assert kept.store.tried(1, 4) == kept.store.tried(2, 3) == []
 
 
+def test_a_task_was_tried_however_that_ended_but_not_if_it_never_began(kept: Kept) -> None:
+    ends = [outcome(3, attempt=11, state=FAILED), outcome(4, attempt=12, state=CANCELLED)]
+    hand_over(kept.store, job(1), *map(Concluded, ends), cancelled(5, 6))
+    hand_over(kept.store, cancelled(7, 7))
+    hand_over(kept.store, Reopened(1, ((7, 7),)))
+    tried = [kept.store.tried(1, task) for task in range(3, 8)]
+    assert tried == [[(11, ends[0].worker)], [(12, ends[1].worker)], [], [], []]
+
+
 def test_history_is_told_oldest_first_whatever_the_order_of_reports(kept: Kept) -> None:
     late, early = outcome(3, attempt=11, state=FAILED), outcome(3, attempt=12, state=FAILED)
     hand_over(kept.store, job(1), AttemptSpent(early), AttemptSpent(late), *concluded([3]))

@@ -223,6 +223,10 @@ def test_each_task_has_its_own_line(kept: Kept) -> None:
     assert kept.store.lines(1, [(2500, 4000)]) == []
     assert kept.store.lines(1, [(5, 4)]) == []
     assert kept.store.lines(2, [(0, 5)]) == []
+    scattered = [(3, 4), (7, 7), (998, 1001), (2400, 2401), (1500, 1500), (0, 0)]
+    assert kept.store.lines(1, scattered) == [
+        lines[task] for first, last in scattered for task in range(first, last + 1)
+    ]
 
 
 def test_lines_belong_to_task_numbers_also_where_those_have_gaps(kept: Kept) -> None:
@@ -231,6 +235,7 @@ def test_lines_belong_to_task_numbers_also_where_those_have_gaps(kept: Kept) -> 
     assert kept.store.lines(1, [(6, 20)]) == ["b", "c", "d"]
     assert kept.store.lines(1, [(7, 9)]) == []
     assert kept.store.lines(1, [(21, 21)]) == ["e"]
+    assert kept.store.lines(1, [(6, 6), (8, 9), (10, 20), (22, 22), (5, 5)]) == ["b", "c", "d", "f", "a"]
 
 
 def test_a_job_with_lines_uses_no_more_than_it_was_given_by_another(kept: Kept) -> None:

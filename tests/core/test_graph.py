@@ -308,3 +308,46 @@ def test_one_that_cannot_run_any_more_takes_no_other_along_when_the_manager_star
     stage.play("the manager restarts")
     assert list(stage.machine.jobs) == [3]
     assert stage.machine.jobs[3].ready.ranges() == [(0, 0)]
+
+
+def graph_of(*events: str) -> Stage:
+    stage = Stage()
+    for event in ("worker w1 joins cpus=4", *events):
+        stage.play(event)
+    return stage
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_need_that_is_said_more_than_once_is_one(restarts: bool) -> None:
+    """Counted twice and met once, it would be waited for for ever."""
+    stage = graph_of("submit 1 tasks=0-2 edges=2>0-1,2>1,2>0-1")
+    if restarts:
+        stage.play("the manager restarts")
+        stage.play("worker w1 joins cpus=4 holding 1.0a waiting, 1.1a waiting")
+    for task in (0, 1):
+        stage.play(f"w1 reports 1.{task}a exit 0")
+    assert stage.state("1.2") == "offered"
+
+
+def test_of_reports_that_come_together_each_is_heard_by_who_needs_it() -> None:
+    stage = graph_of(
+        "submit 1 tasks=0-1",
+        "submit 2 tasks=0-1 after=each:1",
+        "submit 3 tasks=0-1 edges=0>1.0,1>1.1",
+        "submit 4 tasks=0-1 after=each-notok:1",
+    )
+    flights = stage.machine.jobs[1].flights
+    ends = [Report(1, task, flights[task].attempt, End.EXITED, task, 0.0, 1.0, 0.0, 0) for task in (0, 1)]
+    stage.machine.on_reports("w1", ends, stage.now)
+    for id, runs, skipped in ((2, 0, 1), (3, 0, 1), (4, 1, 0)):
+        job = stage.machine.jobs[id]
+        assert (job.ready.ranges(), job.cancelled.ranges()) == ([(runs, runs)], [(skipped, skipped)])
+
+
+def test_what_is_under_way_when_a_manager_starts_waits_for_nothing_any_more() -> None:
+    """It had all that it needs, whatever became of that since."""
+    stage = graph_of(
+        "submit 1 tasks=0", "submit 2 tasks=0-1 edges=0>1.0,1>0", "w1 reports 1.0a exit 0", "retry all 1.0"
+    )
+    stage.play("the manager restarts")
+    assert (stage.state("2.0"), stage.machine.jobs[2].unmet) == ("offered", {1: 1})

@@ -140,6 +140,22 @@ def test_a_set_with_very_many_gaps_costs_what_is_done_to_it_not_its_size() -> No
     assert tasks.intersection(IntervalSet([(100_000, 100_001)])).ranges() == [(100_000, 100_000)]
 
 
+@pytest.mark.parametrize("name", ["add_range", "discard_range"])
+def test_many_ranges_are_applied_at_once_also_to_very_many(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """One by one, each may move a million others; a few are not worth going through that million."""
+    tasks = IntervalSet((number, number + 1) for number in range(0, 20_000, 4))
+    applied: list[Range] = []
+    monkeypatch.setattr(IntervalSet, name, lambda _, first, last: applied.append((first, last)))
+    apply = tasks.update if name == "add_range" else tasks.difference_update
+    few, many = ([(number, number) for number in range(0, 8 * count, 8)] for count in (intervals.FEW, 100))
+    apply(IntervalSet(many))
+    assert not applied
+    apply(IntervalSet(few))
+    assert applied == few
+
+
 def test_sets_are_equal_by_their_members_and_not_hashable() -> None:
     assert IntervalSet([(0, 1), (2, 3)]) == IntervalSet([(0, 3)])
     assert IntervalSet([(0, 1)]) != IntervalSet([(0, 2)])

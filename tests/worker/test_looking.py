@@ -40,7 +40,7 @@ from tercel.worker import looking, showing
 from tercel.worker.agent import Agent
 from tercel.worker.looking import LEFT_AFTER_S, Asked, Books, Running, contents, listing, log_tail, read
 from tercel.worker.showing import Showing
-from tercel.worker.walking import DEPTH_MOST, Budget, below, measure, read_below
+from tercel.worker.walking import DEPTH_MOST, TOO_MANY, Budget, below, measure, opened, read_below
 from tests.worker.stage import FakeLink, FakeRunner, Stage
 
 pytestmark = pytest.mark.C(15)
@@ -153,6 +153,17 @@ def test_what_is_larger_than_its_share_gets_what_the_others_leave(tmp_path: Path
     assert not part(found, "kept").cut
 
 
+def test_a_second_look_that_ends_earlier_takes_nothing_back(tmp_path: Path) -> None:
+    """What is left for it may be less than the first share was."""
+    for of in ("37.4.1001", "38.0.1002"):
+        crowded = kept(tmp_path, of=of)
+        for number in range(500):
+            (crowded / f"{number}").touch()
+    found = seen(tmp_path, budget=Budget(300, time.monotonic() + 300))
+    assert [k.cut for k in found.kept] == [TOO_MANY] * 2
+    assert all(k.entries > 20 for k in found.kept)
+
+
 def test_on_a_slow_file_system_a_walk_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(100):
         kept(tmp_path, "a", of=f"38.{number}.1002")
@@ -223,6 +234,15 @@ def test_disks_and_files_of_any_size_are_told_as_what_is_believed(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2**63, 0, 2**63))  # type: ignore[attr-defined]
     monkeypatch.setattr(looking, "measure", lambda *_: (2**62, 1))
     assert sightings.seen(seen(tmp_path)).disk_bytes == SIZE_MOST  # type: ignore[union-attr]
+
+
+def test_what_is_mounted_somewhere_is_not_counted() -> None:
+    """It is another disk's, and may be without end."""
+    budget = Budget(1000, time.monotonic() + 60)
+    with opened("/") as root:
+        status = os.stat("proc", dir_fd=root, follow_symlinks=False)
+        assert measure(root, "proc", status, budget)[1] == 1
+    assert budget.cut == ""
 
 
 def test_links_are_counted_and_never_followed(tmp_path: Path) -> None:
@@ -615,6 +635,26 @@ async def test_a_file_system_that_hangs_costs_answers_and_nothing_else(
     monkeypatch.setattr(showing, "GRACE_S", 60.0)
     while isinstance(await asking.ask(AtDirectory()), Unseen):
         pass  # until the thread that hung has told
+
+
+async def test_a_node_without_room_for_a_thread_costs_that_look_and_no_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks that start processes without end are what people look for."""
+    answers: asyncio.Queue[Seen] = asyncio.Queue()
+    show = Showing(tmp_path, None, Agent(Needs(1000, 2**30)), FakeRunner(), answers.put_nowait)
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with asyncio.timeout(10):
+        with monkeypatch.context() as crowded:
+            crowded.setattr(threading.Thread, "start", full)
+            show.ask(Look(1, AtDirectory()))
+            found = (await answers.get()).found
+        assert found == Unseen("it cannot be looked at: can't start new thread", passing=True)
+        show.ask(Look(2, AtDirectory()))
+        assert isinstance((await answers.get()).found, Contents)
 
 
 async def test_a_look_whose_link_was_lost_is_not_taken_for_a_file_system_that_hangs(

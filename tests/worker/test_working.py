@@ -10,6 +10,7 @@ from tercel.core.model import Needs, Program
 from tercel.core.presence import Held, WorkerState
 from tercel.core.reports import End, Output
 from tercel.wire.messages import (
+    SCATTERED,
     Ack,
     Brief,
     Cancel,
@@ -19,6 +20,7 @@ from tercel.wire.messages import (
     Presence,
     Reports,
     Returned,
+    Scattered,
     Started,
     TakeBack,
     Welcome,
@@ -49,6 +51,18 @@ async def test_lines_reach_the_runner(tmp_path: Path) -> None:
     await stage.runner.until_running(900, 901)
     assert [stage.runner.running[a].line for a in (900, 901)] == ["echo a", "echo b"]
     assert [stage.runner.running[a].task for a in (900, 901)] == [5, 6]
+    await stage.killed()
+
+
+@virtual
+async def test_tasks_that_are_no_neighbours_reach_it_too_and_it_says_that_they_may(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    link = await stage.manager.link()
+    assert SCATTERED in (await link.welcome()).knows
+    await link.send(Brief(1, Program(cwd="/"), Needs()), Scattered(1, [5, 9], 900, ["echo a", "echo b"]))
+    await stage.runner.until_running(900, 901)
+    told = [stage.runner.running[attempt] for attempt in (900, 901)]
+    assert [(launch.task, launch.line) for launch in told] == [(5, "echo a"), (9, "echo b")]
     await stage.killed()
 
 

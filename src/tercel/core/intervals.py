@@ -8,8 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 Range = tuple[int, int]
-FEW = 16
-"""Up to so many ranges are applied one by one: more are cheaper to put together with all that are here."""
+FEW = 64
+"""Up to so many ranges are applied one by one, each of which may move all that are behind it: from about here on, to go through
+all that are here once costs less, however many they are."""
 
 
 class IntervalSet:
@@ -183,27 +184,32 @@ class IntervalSet:
         if not other._count or not self._count:
             return
         theirs = other.ranges()
-        # To take out is cheaper than to put in.
-        if len(theirs) <= FEW or len(theirs) * FEW < len(self._first):
+        if len(theirs) <= FEW:
             for first, last in theirs:
                 self.discard_range(first, last)
             return
-        left: list[Range] = []
-        there = 0
-        for first, last in self.ranges():
-            while there < len(theirs) and theirs[there][1] < first:
-                there += 1
-            # The last of theirs that touches this range may reach into the next: it is looked at again.
-            at = there
-            while at < len(theirs) and theirs[at][0] <= last:
-                if first < theirs[at][0]:
-                    left.append((first, theirs[at][0] - 1))
-                first = theirs[at][1] + 1
-                at += 1
-            there = max(there, at - 1)
-            if first <= last:
-                left.append((first, last))
-        self._become(left)
+        firsts: list[int] = []
+        lasts: list[int] = []
+        at = self._head
+        for first, last in theirs:
+            low = bisect_left(self._last, first, at)
+            high = bisect_right(self._first, last, low)
+            firsts += self._first[at:low]
+            lasts += self._last[at:low]
+            at = high
+            if low == high:
+                continue
+            self._count -= self._size(low, high)
+            if self._first[low] < first:
+                firsts.append(self._first[low])
+                lasts.append(first - 1)
+                self._count += first - self._first[low]
+            if last < self._last[high - 1]:  # what is behind it may have more taken out of it
+                at = high - 1
+                self._first[at] = last + 1
+                self._count += self._last[at] - last
+        self._first, self._last = firsts + self._first[at:], lasts + self._last[at:]
+        self._head = 0
 
     def intersection(self, other: "IntervalSet") -> "IntervalSet":
         both = IntervalSet()

@@ -174,7 +174,7 @@ async def _owners(manager: Manager, worker: str, kept: list[KeptSandbox]) -> dic
     Each task is looked up once, however many of its sandboxes there are: it may have been tried very often.
     """
     flights = manager.machine.workers[worker].flights.values()
-    under_way = {(flight.job.row.id, flight.task, flight.attempt) for flight in flights}
+    under_way = {(flight.job.id, flight.task, flight.attempt) for flight in flights}
     await manager.settled()
     of_task: dict[tuple[int, int], list[KeptSandbox]] = {}
     for one in kept:
@@ -182,11 +182,12 @@ async def _owners(manager: Manager, worker: str, kept: list[KeptSandbox]) -> dic
     owners: dict[KeptSandbox, str] = {}
     for (job, task), its in of_task.items():
         row, tried = await asyncio.to_thread(_known, manager, job, task)
+        if row is None:
+            continue
         sent = {attempt for attempt, at in tried if at == worker}
-        sent |= {attempt for *where, attempt in under_way if where == [job, task]}
-        if row is not None:
-            known = [one for one in its if one.attempt in sent or manager.trouble]
-            owners |= dict.fromkeys(known, row.owner)
+        for one in its:
+            if one.attempt in sent or (job, task, one.attempt) in under_way or manager.trouble:
+                owners[one] = row.owner
     return owners
 
 

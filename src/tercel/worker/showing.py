@@ -136,7 +136,14 @@ class Showing:
         self._back.clear()
         self._given_up_at = loop.time() + LIMIT_S + GRACE_S
         # A daemon thread: one that waits forever must not keep the worker alive.
-        threading.Thread(target=self._work, args=(work, loop, answer), daemon=True).start()
+        thread = threading.Thread(target=self._work, args=(work, loop, answer), daemon=True)
+        try:
+            thread.start()
+        except (
+            RuntimeError
+        ) as error:  # tasks have taken all that the node has: nobody is out who could come back
+            self._back.set()
+            return Unseen(f"it cannot be looked at: {error}", passing=True)
         try:
             async with asyncio.timeout_at(self._given_up_at):
                 return await answer

@@ -102,9 +102,8 @@ class Chunks(Generic[T]):
         chunk: Chunk[T] | None = None
         for at, last in ranges:
             while at <= last:
-                if (
-                    chunk is None or not chunk.first <= at < chunk.behind
-                ):  # mostly it is the one of the range before
+                # Mostly it is the one of the range before.
+                if chunk is None or not chunk.first <= at < chunk.behind:
                     chunk = self._recall(job, at) or self._read(job, at)
                 if chunk is None or chunk.first > last:
                     break
