@@ -52,6 +52,8 @@ def _inspect(screen: Screen, file: Path, name: str) -> None:
             "why": header.why,
             "size_bytes": file.stat().st_size,
             "tasks": header.tasks,
+            "ended": header.ended,
+            "conditions": len(contents.conditions),
             "jobs": [
                 {
                     "id": job.row.id,
