@@ -196,6 +196,26 @@ def test_explain_gives_the_reason_and_its_parts(tercel: Tercel, manager: FakeMan
     assert tercel("explain", "37", "--json").json["reasons"][0]["count"] == 3
 
 
+@pytest.mark.parametrize(
+    ("summary", "headline"),
+    [
+        ("3 ready: waits for memory; 2 running: runs; 1 ready: is behind", "4 ready, 2 running"),
+        ("ended: 1 finished, 5 failed; waits for memory; runs; is behind", "ended: 1 finished, 5 failed"),
+    ],
+)
+def test_explain_says_no_reason_twice(
+    tercel: Tercel, manager: FakeManager, summary: str, headline: str
+) -> None:
+    reasons = [
+        api.Reason(state=TaskState.READY, count=3, text="waits for memory"),
+        api.Reason(state=TaskState.RUNNING, count=2, text="runs"),
+        api.Reason(state=TaskState.READY, count=1, text="is behind"),
+    ]
+    manager.says("GET", "/v1/explain", api.Explanation(id="37", summary=summary, reasons=reasons))
+    lines = tercel("explain", "37").out.splitlines()
+    assert (lines[0], len(lines)) == (f"37: {headline}", 4)
+
+
 @pytest.mark.parametrize(("command", "word"), [("cancel", "cancelled"), ("retry", "retried")])
 def test_cancel_and_retry_send_each_selector_and_print_the_count(
     tercel: Tercel, manager: FakeManager, command: str, word: str
