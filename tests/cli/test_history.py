@@ -205,6 +205,13 @@ def test_the_moment_that_was_taken_is_told(tercel: Tercel, manager: FakeManager)
     assert tercel(*since, "--yes").out == "no chosen task has ended so since 2023-11-15 13:50:00\n"
 
 
+def test_who_rolls_nothing_back_is_told_what_is_taken(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("POST", "/v1/rollback", *(3 * [rolled(dry=True, count=0, parts=[])]))
+    assert "only failed tasks are taken: --cancelled" in tercel("rollback", "37", "--dry-run").err
+    assert "`all` is the jobs that have not ended" in tercel("rollback", "all", "--dry-run").err
+    assert tercel("rollback", "37", "--all", "--dry-run").err == ""
+
+
 # -- clean ------------------------------------------------------------------------------------------------
 
 

@@ -109,7 +109,9 @@ def test_show_of_several_tasks_is_a_table(tercel: Tercel, manager: FakeManager) 
     manager.says("GET", "/v1/jobs/37/tasks", api.TaskList(tasks=[task(8), task(9)], more=False))
     assert [t["task"] for t in tercel("show", "37.8-20", "--json").json["tasks"]] == [8, 9]
     assert manager.asked("GET", "/v1/jobs/37/tasks")[0].query["tasks"] == ["8-9"]
-    assert "37.9" in tercel("show", "37.8-20").out
+    lines = [line.split()[:4] for line in tercel("show", "37.8-20").out.splitlines()]
+    assert lines[0] == ["TASK", "STATE", "EXIT", "WORKER"], "how often it was tried is not known here"
+    assert [line[0] for line in lines[1:]] == ["37.8", "37.9"]
 
 
 @pytest.mark.parametrize("words", [("show", "--limit", "2000"), ("wait",), ("logs",)])
@@ -194,6 +196,26 @@ def test_explain_gives_the_reason_and_its_parts(tercel: Tercel, manager: FakeMan
     done = tercel("explain", "37")
     assert done.out.splitlines() == ["37: 3 wait", "   3 ready: waits for memory", "  12 running: runs"]
     assert tercel("explain", "37", "--json").json["reasons"][0]["count"] == 3
+
+
+@pytest.mark.parametrize(
+    ("summary", "headline"),
+    [
+        ("3 ready: waits for memory; 2 running: runs; 1 ready: is behind", "4 ready, 2 running"),
+        ("ended: 1 finished, 5 failed; waits for memory; runs; is behind", "ended: 1 finished, 5 failed"),
+    ],
+)
+def test_explain_says_no_reason_twice(
+    tercel: Tercel, manager: FakeManager, summary: str, headline: str
+) -> None:
+    reasons = [
+        api.Reason(state=TaskState.READY, count=3, text="waits for memory"),
+        api.Reason(state=TaskState.RUNNING, count=2, text="runs"),
+        api.Reason(state=TaskState.READY, count=1, text="is behind"),
+    ]
+    manager.says("GET", "/v1/explain", api.Explanation(id="37", summary=summary, reasons=reasons))
+    lines = tercel("explain", "37").out.splitlines()
+    assert (lines[0], len(lines)) == (f"37: {headline}", 4)
 
 
 @pytest.mark.parametrize(("command", "word"), [("cancel", "cancelled"), ("retry", "retried")])

@@ -48,6 +48,26 @@ def test_what_was_saved_is_told(tercel: Tercel, manager: FakeManager, content: b
     assert (document["jobs"], document["tasks"], document["size_bytes"]) == (2, 13, len(content))
 
 
+def test_a_snapshot_goes_through_a_pipe_whole_and_leaves_no_file(
+    tercel: Tercel, manager: FakeManager, content: bytes
+) -> None:
+    before = sorted(Path().iterdir())
+    manager.says("GET", "/v1/snapshot", stream(content))
+    done = tercel("snapshot", "save", "-", "4")
+    assert (done.code, done.out) == (0, content.decode(errors="replace"))
+    assert f"stdout: 2 jobs, 13 tasks, {len(content)} B" in done.err
+    asked = len(manager.requests)
+    refused = tercel("snapshot", "save", "-", "--json")
+    assert (refused.code, refused.json["kind"], len(manager.requests)) == (2, "usage", asked)
+    assert sorted(Path().iterdir()) == before
+
+
+def test_what_is_counted_for_people_is_in_the_document_too(tercel: Tercel, content: bytes) -> None:
+    Path("one.tercel").write_bytes(content)
+    document = tercel("snapshot", "inspect", "one.tercel", "--json").json
+    assert (document["tasks"], document["ended"], document["conditions"]) == (13, 0, 0)
+
+
 def test_one_that_the_manager_took_is_inspected_as_a_file_is(
     tercel: Tercel, manager: FakeManager, content: bytes
 ) -> None:

@@ -6,13 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from tercel.cli import completing
 from tercel.cli.app import COMMANDS, tercel
 from tercel.wire import api
 from tests.cli.conftest import Tercel
-from tests.cli.fake_manager import STATUS, TOKEN, FakeManager, Request, condition, job, problem
+from tests.cli.fake_manager import POOL, STATUS, TOKEN, FakeManager, Request, condition, job, problem
 
 
 def imported(*words: str) -> set[str]:
@@ -162,6 +163,28 @@ def test_completion_offers_the_managers_conditions(
     monkeypatch.delenv("TERCEL_TOKEN")
     monkeypatch.setenv("TERCEL_SERVER", "http://127.0.0.1:1")
     assert offered("tercel blocked test C3") == [], "there is no token for it"
+
+
+def test_completion_offers_the_workers_that_are_there(
+    offered: Callable[[str], list[str]], manager: FakeManager
+) -> None:
+    here = POOL.workers[0]
+    workers = [
+        msgspec.structs.replace(here, id=id, state=state)
+        for id, state in (("n1", "available"), ("n2", "draining"), ("n3", "offline"), ("w1", "available"))
+    ]
+    manager.says("GET", "/v1/pool", api.Pool(workers=workers, online=3, cpus=2.0))
+    for verb in ("look", "drain", "quarantine", "release", "tag"):
+        assert offered(f"tercel worker {verb} n") == ["n1", "n2"]
+
+
+def test_completion_of_snapshots_is_the_shells_own(
+    offered: Callable[[str], list[str]], tercel: Tercel
+) -> None:
+    for verb in ("save", "inspect", "restore"):
+        offered(f"tercel snapshot {verb} cam")
+        assert tercel().out == "file,cam\n"
+    assert offered("tercel snapshot inspect @") == []
 
 
 def test_completion_gives_up_on_a_manager_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

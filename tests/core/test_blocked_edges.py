@@ -48,6 +48,15 @@ def test_what_was_held_is_asked_about_when_it_is_released() -> None:
     assert not [line for line in told if "offer" in line]
 
 
+def test_the_history_names_what_a_task_waits_for_before_it_starts() -> None:
+    stage = played("worker w1 joins cpus=4", "submit 1 tasks=0", f"submit 2 tasks=0 after=ok:1 {NIGHT}")
+    (flight,) = stage.machine.workers["w1"].flights.values()
+    report = Report(1, 0, flight.attempt, End.EXITED, 0, stage.now, 0.0, 0.0, 0, "")
+    stage.machine.on_reports("w1", [report], stage.now)
+    notes = [change.note for change in stage.machine.changes if isinstance(change, Noted)]
+    assert notes[-1] == "before it starts, on time:22:00-06:00"
+
+
 def test_a_retry_after_a_pause_is_not_asked_about_again() -> None:
     """It was let go once: a failure of its own is no reason to wait for the night."""
     stage = played(

@@ -36,7 +36,9 @@ class QuotaTester:
 def test_an_unknown_kind_is_answered_with_the_nearest_and_all_there_are() -> None:
     with pytest.raises(UsageError, match="'tpc' is no kind of tester; did you mean tcp") as caught:
         Testers().normalise("tpc:licence.lab:27000")
-    assert "command, database, dir, disk, dns" in str(caught.value)
+    assert "? There are: command, database, dir, disk, dns" in str(caught.value)
+    with pytest.raises(UsageError, match="'qqqq' is no kind of tester; there are: command, "):
+        Testers().normalise("qqqq:x")
 
 
 @pytest.mark.parametrize("text", ["", ":", "tcp", ":x", "tcp:  ", "x" * 5000])

@@ -1,4 +1,4 @@
-"""What a shell completes by asking the manager: numbers of jobs, and ids of conditions.
+"""What a shell completes by asking the manager: numbers of jobs, and ids of conditions and of workers.
 
 Whoever presses TAB waits. So a manager is asked once, for a moment; where none answers, or it does not let us in, there is
 nothing to choose from, and nothing is said.
@@ -47,6 +47,24 @@ def condition(context: click.Context, _: click.Parameter, incomplete: str) -> li
         ]
 
     return _asked(context, ask)
+
+
+def worker(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Those that are there: one that is gone can be named, but not offered."""
+
+    async def ask(client: AsyncClient) -> list[CompletionItem]:
+        here = (one for one in (await client.pool()).workers if one.state != "offline")
+        found = [one for one in here if one.id.startswith(incomplete)]
+        return [
+            CompletionItem(one.id, help=short(f"{one.state} on {one.node}", WIDTH)) for one in found[:NEWEST]
+        ]
+
+    return _asked(context, ask)
+
+
+def snapshot_file(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The shell knows the files; @3 is none."""
+    return [] if incomplete.startswith("@") else [CompletionItem(incomplete, type="file")]
 
 
 def _jobs(context: click.Context, incomplete: str, *, ended: bool) -> list[CompletionItem]:

@@ -173,7 +173,8 @@ class Blocked(Books):
         if next_state(TaskState.READY, TaskEvent.BLOCK) is TaskState.BLOCKED:
             job.ready.difference_update(tasks)
             self._wait_for(condition, job, tasks, fault.stage, now)
-            told = "; ".join(fault.context) or f"again on {fault.tester}"
+            met = "; ".join(fault.context)
+            told = f"{met}, on {fault.tester}" if met else f"again on {fault.tester}"
             self.changes.append(Noted(job.id, tuple(tasks.ranges()), now, "blocked", told))
             self._tell_progress(job)
         self.settle(job)

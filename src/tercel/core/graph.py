@@ -183,6 +183,10 @@ def why_broken(needed: Job, unsuccessful: IntervalSet, need: Need) -> str:
     if not culprits:
         return f"job {needed.id}, which ended otherwise"
     first = culprits.first()
+    if need.after.each and len(culprits) > 1:  # one sentence for all that are behind them, true of each
+        all_failed = len(culprits.intersection(needed.failed)) == len(culprits)
+        how = "failed" if all_failed else "did not finish"
+        return f"the task of the same number of job {needed.id}, which {how}"
     others = f" (and {len(culprits) - 1:,} more)" if len(culprits) > 1 else ""
     return f"{needed.id}.{first}, which {_how(needed, first)}{others}"
 

@@ -19,6 +19,7 @@ from tercel.testers.verdicts import not_cleared, why
 
 _DISK = re.compile(r"(?P<path>/.*?)\s*>=\s*(?P<size>[^>=]+)", re.DOTALL)
 
+UNITS = "BKMGTP"
 MOST_BYTES = 8000 * 2**50
 """No file system can have more."""
 
@@ -50,6 +51,15 @@ class FileTester:
         return await self._threads.call(mount_of(text), _looking, self._look, text)
 
 
+def _exact(size_bytes: int) -> str:
+    """In the largest unit of which it is a whole number: 20G is 20480M, and is shown to people."""
+    unit = 0
+    while size_bytes % 1024 == 0 and unit < len(UNITS) - 1:
+        size_bytes //= 1024
+        unit += 1
+    return f"{size_bytes}{UNITS[unit]}"
+
+
 class DiskTester:
     kind = "disk"
     place = Place.WORKER
@@ -60,7 +70,7 @@ class DiskTester:
 
     def normalise(self, text: str) -> str:
         path, least = self._parts(text)
-        return f"{path}>={least}B"
+        return f"{path}>={_exact(least)}"
 
     def _parts(self, text: str) -> tuple[str, int]:
         match = _DISK.fullmatch(text.strip())

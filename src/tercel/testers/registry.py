@@ -148,8 +148,8 @@ class Testers:
     def _unknown(self, kind: str) -> str:
         known = [row.kind for row in self.kinds()]
         near = difflib.get_close_matches(kind, known, 1)
-        meant = f"did you mean {near[0]}? " if near else ""
-        return f"{kind[:40]!r} is no kind of tester; {meant}There are: {', '.join(known)}"
+        meant = f"did you mean {near[0]}? There" if near else "there"
+        return f"{kind[:40]!r} is no kind of tester; {meant} are: {', '.join(known)}"
 
     def _judge_in_process(self, kind: str, text: str) -> tuple[str, Place]:
         try:

@@ -251,7 +251,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hint: str = ""
     """What could be done about how it ended."""
     attempts: list[AttemptView] = []
-    """Ended ones, oldest first; the last is the task's outcome if its state is terminal."""
+    """Ended ones, oldest first; the last is the task's outcome if its state is terminal. In a list only that one."""
     stdout: str | None = None
     """With outputs=true: what is kept (of more than 16 MiB its tail; logs give all), undecodable bytes replaced."""
     stderr: str | None = None

@@ -1,5 +1,6 @@
 """tercel blocked list"""
 
+import textwrap
 import time
 
 import click
@@ -22,6 +23,8 @@ NARROW_NEXT = 14
 """Characters for when the next test is."""
 NARROWEST = 16
 """Of a tester at least so much is shown, though a line be broken for it."""
+NARROW_LINES = 2
+"""For what stands below a row: what the last test saw is at its end, and says most."""
 MOST_PER_REQUEST = 1000
 WIDTH = 60
 JOBS_SHOWN = 20
@@ -86,9 +89,22 @@ def _narrow(found: list[ConditionView], now: float, width: int) -> list[str]:
     header, *lines = table(
         NARROW_HEADERS, ([id, ends(tester, max(left, NARROWEST)), *more] for id, tester, *more in rows)
     )
-    indent = " " * header.index(NARROW_HEADERS[1])
-    below = (indent + short(_below(one, now), max(width - len(indent), NARROWEST)) for one in found)
-    return [header, *(part for both in zip(lines, below, strict=True) for part in both)]
+    indent = header.index(NARROW_HEADERS[1])
+    below = (_wrapped(_below(one, now), indent, max(width, indent + NARROWEST)) for one in found)
+    return [header, *(part for line, more in zip(lines, below, strict=True) for part in (line, *more))]
+
+
+def _wrapped(text: str, indent: int, width: int) -> list[str]:
+    margin = " " * indent
+    return textwrap.wrap(
+        plain(text),
+        width,
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_on_hyphens=False,
+        max_lines=NARROW_LINES,
+        placeholder=" …",
+    )
 
 
 def _narrow_row(one: ConditionView, now: float) -> list[str]:
@@ -165,10 +181,11 @@ def _of_jobs(one: ConditionView) -> str:
     return f"of job {one.jobs[0].job}" if one.job_count == 1 else f"of {one.job_count:,} jobs"
 
 
-def _last(one: ConditionView, now: float) -> str:
+def _last(one: ConditionView, now: float, width: int = WIDTH) -> str:
     if one.tested_at is None:
         return ""
-    return f"{duration(now - one.tested_at)} ago" + (f": {short(one.note, WIDTH)}" if one.note else "")
+    note = short(one.note, width) if width else plain(one.note)
+    return f"{duration(now - one.tested_at)} ago" + (f": {note}" if note else "")
 
 
 def _gives_up(one: ConditionView, now: float) -> str:
@@ -204,7 +221,7 @@ def _facts(one: ConditionView, now: float) -> list[tuple[str, str]]:
         ("since", f"{duration(now - one.opened_at)}"),
         ("policy", one.policy),
         ("tests", f"{one.tests:,} in vain"),
-        ("last test", _last(one, now)),
+        ("last test", _last(one, now, width=0)),
         ("next", plain(one.next)),
         ("next wave", count(one.wave, "task") if one.closed_at is None else ""),
         ("closed", "" if one.closed_at is None else f"{duration(now - one.closed_at)} ago: {one.closed}"),

@@ -10,6 +10,7 @@ from tercel.cli.talking import talk
 from tercel.cli.words import plain
 from tercel.core.errors import UsageError
 from tercel.sdk.client import AsyncClient
+from tercel.wire.api import Explanation
 
 
 @click.command(cls=Command)
@@ -24,7 +25,7 @@ def command(screen: Screen, select: str) -> None:
             raise UsageError(f"{select!r} are several tasks: choose one, or the job", "select")
         explanation = await client.explain(str(choice))
         screen.emit(explanation)
-        screen.tell(f"{explanation.id}: {plain(explanation.summary)}")
+        screen.tell(f"{explanation.id}: {plain(_headline(explanation))}")
         if len(explanation.reasons) > 1:
             width = max(len(f"{reason.count:,}") for reason in explanation.reasons)
             screen.tell(
@@ -33,3 +34,16 @@ def command(screen: Screen, select: str) -> None:
             )
 
     talk(screen, ask)
+
+
+def _headline(explanation: Explanation) -> str:
+    """Its summary; without the reasons, where those follow line by line."""
+    reasons = explanation.reasons
+    if len(reasons) < 2:
+        return explanation.summary
+    if explanation.summary.startswith(f"{reasons[0].count:,} {reasons[0].state}: "):
+        counts: dict[str, int] = {}
+        for reason in reasons:
+            counts[reason.state] = counts.get(reason.state, 0) + reason.count
+        return ", ".join(f"{number:,} {state}" for state, number in counts.items())
+    return explanation.summary.removesuffix("; " + "; ".join(reason.text for reason in reasons))

@@ -88,6 +88,8 @@ def command(
             screen.emit(found)
             screen.tell(listed(found, "would go back", then))
             _more(screen, found, force)
+            if not found.count:
+                _hint(screen, select, by_default=not states and at is None)
             return
         if not yes:
             screen.warn("\n".join(listed(found, "will go back", then)))
@@ -106,6 +108,16 @@ def command(
             screen.note(done.note)
 
     talk(screen, ask)
+
+
+def _hint(screen: Screen, select: tuple[str, ...], by_default: bool) -> None:
+    """Nothing is undone: perhaps because other tasks were chosen than was thought."""
+    if "all" in select:
+        screen.note("`all` is the jobs that have not ended: name those that have, as in `tercel rollback 37`")
+    elif by_default:
+        screen.note(
+            "of whole jobs only failed tasks are taken: --cancelled, --finished or --all chooses others"
+        )
 
 
 def listed(found: RolledBack, verb: str, since: str) -> list[str]:

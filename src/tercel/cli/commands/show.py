@@ -34,7 +34,7 @@ ATTEMPTS = (
     "STDERR",
     "NOTE",
 )
-TASKS = ("TASK", "STATE", "EXIT", "ATTEMPTS", "WORKER", "WHY")
+TASKS = ("TASK", "STATE", "EXIT", "WORKER", "WHY")
 
 
 @click.command(cls=Command)
@@ -152,7 +152,7 @@ def _task_lines(screen: Screen, view: TaskView) -> list[str]:
 
 def _task_row(view: TaskView) -> list[Cell]:
     code = "" if view.exit_code is None else str(view.exit_code)
-    return [view.id, view.state, code, len(view.attempts), view.worker, short(view.why, 80)]
+    return [view.id, view.state, code, view.worker, short(view.why, 80)]
 
 
 def _attempt_row(attempt: AttemptView) -> list[Cell]:

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from tercel.cli.asking import clock
+from tercel.cli.completing import snapshot_file
 from tercel.cli.lazy import Command, late
 from tercel.cli.screen import Screen
 from tercel.cli.snapshots import Passing, own_number, whole_file
@@ -18,7 +19,7 @@ SHOWN = 100
 
 
 @click.command(cls=Command)
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", shell_complete=snapshot_file)
 @click.pass_obj
 def command(screen: Screen, file: str) -> None:
     """Check FILE from its beginning to its end, and tell what is in it. No manager is needed.
@@ -52,6 +53,8 @@ def _inspect(screen: Screen, file: Path, name: str) -> None:
             "why": header.why,
             "size_bytes": file.stat().st_size,
             "tasks": header.tasks,
+            "ended": header.ended,
+            "conditions": len(contents.conditions),
             "jobs": [
                 {
                     "id": job.row.id,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from tercel.cli.completing import snapshot_file
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.snapshots import Passing, own_number, whole_file
@@ -14,7 +15,7 @@ from tercel.wire.api_snapshots import Restoration
 
 
 @click.command(cls=Command)
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", shell_complete=snapshot_file)
 @click.option("--into", metavar="URL", help="The manager to restore it at, as --server.")
 @click.option(
     "--again", is_flag=True, help="Also if it was restored there before: its jobs are there twice then."

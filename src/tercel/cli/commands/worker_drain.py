@@ -2,6 +2,7 @@
 
 import click
 
+from tercel.cli.completing import worker as worker_id
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.talking import talk
@@ -10,7 +11,7 @@ from tercel.sdk.client import AsyncClient
 
 
 @click.command(cls=Command)
-@click.argument("workers", metavar="ID...", nargs=-1, required=True)
+@click.argument("workers", metavar="ID...", nargs=-1, required=True, shell_complete=worker_id)
 @click.pass_obj
 def command(screen: Screen, workers: tuple[str, ...]) -> None:
     """Let workers finish what they run, take nothing more, and leave. `tercel pool` shows their ids."""

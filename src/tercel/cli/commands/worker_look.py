@@ -4,6 +4,7 @@ import os
 
 import click
 
+from tercel.cli.completing import worker as worker_id
 from tercel.cli.directories import tell_directory, tell_sandbox, tell_tail
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
@@ -14,7 +15,7 @@ from tercel.sdk.client import AsyncClient
 
 
 @click.command(cls=Command)
-@click.argument("worker", metavar="ID")
+@click.argument("worker", metavar="ID", shell_complete=worker_id)
 @click.argument("task", metavar="[TASK]", required=False)
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Of the task, instead of the last one.")
 @click.option(

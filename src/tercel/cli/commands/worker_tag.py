@@ -2,6 +2,7 @@
 
 import click
 
+from tercel.cli.completing import worker as worker_id
 from tercel.cli.lazy import Command
 from tercel.cli.screen import Screen
 from tercel.cli.talking import talk
@@ -31,7 +32,7 @@ class _TagCommand(Command):
 
 
 @click.command(cls=_TagCommand)
-@click.argument("worker", metavar="ID")
+@click.argument("worker", metavar="ID", shell_complete=worker_id)
 @click.argument("more", metavar="[+TAG | -TAG]...", nargs=-1)
 @click.option("--add", multiple=True, metavar="TAG", help="As +TAG. Repeatable.")
 @click.option("--remove", multiple=True, metavar="TAG", help="As -TAG. Repeatable.")
