@@ -54,7 +54,7 @@ class FileTester:
 def _exact(size_bytes: int) -> str:
     """In the largest unit of which it is a whole number: 20G is 20480M, and is shown to people."""
     unit = 0
-    while size_bytes % 1024 == 0 and unit < len(UNITS) - 1:
+    while size_bytes and size_bytes % 1024 == 0 and unit < len(UNITS) - 1:
         size_bytes //= 1024
         unit += 1
     return f"{size_bytes}{UNITS[unit]}"
