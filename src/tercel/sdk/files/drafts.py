@@ -177,15 +177,16 @@ _MEMBER = re.compile(r"(?:lines|items)\[(\d+)\]")
 
 def _placed(error: UsageError, words: Words, source: Source, lines: Lines | None) -> UsageError:
     """A complaint of the rules about a field of Submission, at the place where its key was given."""
-    text = without_field(error)
+    whole, text = str(error), without_field(error)
     member = _MEMBER.fullmatch(error.field)
     if lines is not None:
-        text = _MEMBER.sub(lambda match: lines.place(int(match[1])), str(error) if member else text)
+        told = [_MEMBER.sub(lambda match: lines.place(int(match[1])), said) for said in (whole, text)]
+        whole, text = told[0], told[0] if member else told[1]
     key = BY_FIELD.get(error.field.partition("[")[0], "")
     given = words.get(key) or words.get("lines_file" if key == "lines" else "")
     if given is None:
         wrong = source.wrong((), str(error))
     else:
         path = (*given.path, int(member[1])) if member is not None and lines is None else given.path
-        wrong = given.source.wrong(path, text if path else str(error))
+        wrong = given.source.wrong(path, text if path else whole)
     return UsageError(str(wrong), wrong.field or error.field)
