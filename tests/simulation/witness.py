@@ -63,10 +63,15 @@ class View:
         """Attempts whose failure was counted, for a retry or for good."""
         self.fence: dict[Task, int] = {}
         """The newest attempt there was when the task was last settled in any way."""
+        self.over: dict[Task, int] = {}
+        """The newest attempt there was when the task last ended, or when one of its attempts was ended for a new one."""
         self.leases: dict[int, Lease] = {}
         self.issued: dict[int, str] = {}
         """Attempt -> worker."""
         self.newest = 0
+        self.newest_of: dict[Task, int] = {}
+        self.told: set[int] = set()
+        """Attempts that were reported, and did not end their tasks."""
         self.edges: dict[int, tuple[Edge, ...]] = {}
         self.held: dict[int, IntervalSet] = {}
         self.skipped: set[Task] = set()
@@ -88,22 +93,28 @@ class View:
                 self.leases[lease.id] = lease
                 for at in range(lease.last - lease.first + 1):
                     self.issued[lease.id + at] = lease.worker
+                    task = lease.job, lease.first + at
+                    self.newest_of[task] = max(self.newest_of.get(task, 0), lease.id + at)
             case LeaseClosed(id):
                 self.leases.pop(id, None)
             case Concluded(outcome):
                 task = outcome.report.job, outcome.report.task
                 self.records[task] = outcome.state
-                self.fence[task] = self.newest
+                self.fence[task] = self.over[task] = self.newest
                 self.ever.setdefault(task, set()).add(outcome.state)
                 if outcome.state is TaskState.FAILED:
                     self.counted.add(outcome.report.attempt)
             case AttemptSpent(outcome):
                 task = outcome.report.job, outcome.report.task
                 self.spent[task] = self.spent.get(task, 0) + 1
+                if self.newest_of.get(task, 0) > outcome.report.attempt:  # a late one: the newer is ended
+                    self.over[task] = self.newest
                 self.fence[task] = self.newest
                 self.counted.add(outcome.report.attempt)
+                self.told.add(outcome.report.attempt)
             case AttemptLost(outcome) if outcome.report.end in OWN_DOING:  # its worker's fault
                 task = outcome.report.job, outcome.report.task
+                self.told.add(outcome.report.attempt)
                 self.fence[task] = max(self.fence.get(task, 0), outcome.report.attempt)
             case Blamed(job, attempts):
                 for number, attempt in attempts:
@@ -112,7 +123,7 @@ class View:
             case SpanConcluded(job, first, last, state, _, _, end):
                 for number in range(first, last + 1):
                     self.records[job, number] = state
-                    self.fence[job, number] = self.newest
+                    self.fence[job, number] = self.over[job, number] = self.newest
                     self.ever.setdefault((job, number), set()).add(state)
                     if end is End.SKIPPED:
                         self.skipped.add((job, number))
@@ -275,7 +286,8 @@ class Witness:
             job = machine.jobs.get(task[0])
             if job is None or job.state_of(task[1]) in TERMINAL:
                 continue
-            if attempt <= self.expected.fence.get(task, 0) or attempt in self.outdated:
+            settled = attempt <= self.expected.over.get(task, 0) or attempt in self.expected.told
+            if settled or attempt in self.outdated:
                 continue
             current = job.flights.get(task[1])
             full = job.row.max_running and len(job.flights) >= job.row.max_running
@@ -467,6 +479,13 @@ class Witness:
                 fence = self.durable.fence.get((report.job, report.task), 0)
                 if attempt > fence and attempt not in self.outdated:
                     self.broken(f"attempt {attempt} is acknowledged, its result is not durable")
+                over = self.durable.over.get((report.job, report.task), 0)
+                if (
+                    (report.end, report.code) == (End.EXITED, 0)
+                    and attempt > over
+                    and attempt not in self.outdated
+                ):
+                    self.broken(f"attempt {attempt} finished its task, and is acknowledged for nothing")
 
     # -- at every step ------------------------------------------------------------------------------------
 

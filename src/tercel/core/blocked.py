@@ -125,6 +125,7 @@ class Blocked(Books):
         if condition is not None:
             self._join(condition, job, tasks, stage)
         else:
+            job.blocked.difference_update(tasks)
             job.rests_in(RESUMES[stage]).update(tasks)
             self.changes.append(TasksUnblocked(job.id, tuple(tasks.ranges())))
 

@@ -105,6 +105,7 @@ class Books(Accounts):
         job.restore(live.finished, live.failed, live.cancelled, live.skipped)
         for *_, ranges in live.blocked:
             job.ready.difference_update(IntervalSet(ranges))
+            job.blocked.update(IntervalSet(ranges))
         job.failures = dict(live.failures)
         job.edges = live.edges
         return job
@@ -123,16 +124,18 @@ class Books(Accounts):
         if job is not None:
             for task in range(lease.first, lease.last + 1):
                 earlier = job.flights.get(task)
-                if earlier is not None:
-                    self._stray(earlier)
-                elif task in job.ready:
-                    job.ready.discard(task)
-                else:
+                if earlier is None and task not in job.ready and task not in job.blocked:
                     continue  # concluded
                 flight = Flight(job, task, lease.id + task - lease.first, worker, book)
+                book.open += 1
+                if task in job.blocked:  # by a later attempt: this one was thought lost, and may yet have finished it
+                    self._stray(flight, release=False)
+                    continue
+                if earlier is not None:
+                    self._stray(earlier)
+                job.ready.discard(task)
                 job.flights[task] = flight
                 worker.board(flight)
-                book.open += 1
         if book.open == 0:
             self.changes.append(LeaseClosed(lease.id))
 

@@ -73,7 +73,7 @@ class Judging(Adopting):
         job.due += self.worth_of(flight, report.wall_s)
         if not fine:
             self._book_failure(worker, flight, now)
-        self._supersede(flight, again=not fine, now=now)
+        self._supersede(flight, event, now)
         if event is TaskEvent.TRY_AGAIN:
             self.changes.append(AttemptSpent(Outcome(TaskState.FAILED, worker.id, now, report)))
             self._try_again(job, task, report, after, now)
@@ -113,7 +113,7 @@ class Judging(Adopting):
             self._close(flight, again=True)
             return
         job.due += self.worth_of(flight, report.wall_s)
-        self._supersede(flight, again=True, now=now)
+        self._land(flight, again=True)
         job.rest(task)
         # Of an attempt of an earlier epoch it is not known how much it had: it is tried with what the job asks for now.
         had_bytes = flight.lease.needs.mem_bytes if flight.attempt >> EPOCH_BITS == self.epoch else 0
@@ -132,7 +132,7 @@ class Judging(Adopting):
             self._close(flight, again=True)
             return
         job.due += self.worth_of(flight, report.wall_s)
-        self._supersede(flight, again=True, now=now)
+        self._land(flight, again=True)
         job.rest(task)
         fault = fault_of(job.row.spec, rule, worker.id, worker.info.site, (note,))
         if task in job.ready:
@@ -166,22 +166,33 @@ class Judging(Adopting):
         if backoff_s:
             self._delay(job, task, now + min(backoff_s * 2.0 ** min(spent, 64), MAX_BACKOFF_S))
 
-    def _supersede(self, flight: Flight, again: bool, now: float) -> None:
-        """The report of `flight` settles its task: take the task out of wherever it is."""
+    def _supersede(self, flight: Flight, event: TaskEvent, now: float) -> None:
+        """The report of `flight` settles its task, or this try of it: take the task out of wherever it is.
+
+        Attempts that were thought lost are over with the task. While it goes on they may yet tell that they have finished it.
+        """
         job, task = flight.job, flight.task
+        again = event is not TaskEvent.FINISH
         current = job.flights.get(task)
         if current is flight:
-            del job.flights[task]
-            if flight.running_since is not None:
-                job.running -= 1
-            self._close(flight, again)
-        elif current is not None:  # a late report: its task is under way again elsewhere
-            self._abandon(current)
-            self._end_later(current)
+            self._land(flight, again)
         else:
-            self._take_out(job, task, now)
-        if job.strays:
+            if current is not None:  # a late report: its task is under way again elsewhere
+                self._abandon(current)
+                self._end_later(current)
+            else:
+                self._take_out(job, task, now)
+            self._forget_stray(flight)
+            self._close(flight, again)
+        if job.strays and event is not TaskEvent.TRY_AGAIN:
             self._conclude_strays(job, task, again)
+
+    def _land(self, flight: Flight, again: bool) -> None:
+        """The attempt that counted is over. `again` as of `_close`."""
+        del flight.job.flights[flight.task]
+        if flight.running_since is not None:
+            flight.job.running -= 1
+        self._close(flight, again)
 
     def _end_later(self, flight: Flight) -> None:
         """One message per worker and batch: between two, a lane could begin what the second one ends."""
