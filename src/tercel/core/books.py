@@ -128,7 +128,9 @@ class Books(Accounts):
                     continue  # concluded
                 flight = Flight(job, task, lease.id + task - lease.first, worker, book)
                 book.open += 1
-                if task in job.blocked:  # by a later attempt: this one was thought lost, and may yet have finished it
+                if (
+                    task in job.blocked
+                ):  # by a later attempt: this one was thought lost, and may yet have finished it
                     self._stray(flight, release=False)
                     continue
                 if earlier is not None:

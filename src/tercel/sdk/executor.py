@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 STOP_S = 5.0
 """The longest that leaving the block by Ctrl-C waits for what was told to end."""
+WATCH_S = 0.5
+"""How often who ends an executor looks whether the program was ended by Ctrl-C meanwhile."""
 _OPTIONS = ("resources", "retries", "name")
 
 
@@ -174,7 +176,10 @@ class Executor(concurrent.futures.Executor):
     def _end(self) -> None:
         try:
             if self._calling is not None and self._client is not None:
-                self._calling.wait_quiet()
+                while not self._calling.wait_quiet(WATCH_S):
+                    # Another Ctrl-C may have met `_stop` anywhere, also before it had cancelled anything.
+                    if not threading.main_thread().is_alive() and _ended_by_ctrl_c():
+                        _cancel(self._calling, self._pending())
                 self._let_go(self._calling, self._client)
             if self._pool is not None:
                 self._pool.stop()
@@ -199,7 +204,7 @@ class Executor(concurrent.futures.Executor):
     def _at_exit(self) -> None:
         """What a program leaves is done before it ends; unless Ctrl-C has ended it, as Python notes."""
         self._exiting = True
-        if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
+        if _ended_by_ctrl_c():
             self._stop()
         else:
             self.shutdown()
@@ -227,6 +232,11 @@ class Executor(concurrent.futures.Executor):
         finally:
             self.shutdown(wait=False)
         self._ended.wait(STOP_S)
+
+
+def _ended_by_ctrl_c() -> bool:
+    """Of a program that is at its end: as Python notes it."""
+    return issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt)
 
 
 def _cancel(calling: Calling, futures: list[TaskFuture[Any]]) -> None:
