@@ -2,9 +2,13 @@
 
 import pytest
 
+from tercel.core.changes import WorkerSet
+from tercel.core.conditions import Verdict
+from tercel.core.standing import probe_at
 from tercel.core.throttles import Rate, Rates
 
-from .test_blocked_edges import LICENCE, condition, played
+from .test_blocked_edges import LICENCE, NIGHT, condition, played
+from .test_standing import Pool, failed_at, row
 from .transcript import Stage
 
 YEAR = 365 * 86_400.0
@@ -70,3 +74,45 @@ def test_throttles_grant_what_they_would_have(by_s: float) -> None:
     set_clock(stage, by_s)
     assert not said(stage.play("wait 9s"), "offer")
     assert said(stage.play("wait 1s"), "offer")
+
+
+@pytest.mark.parametrize("by_s", SETS)
+def test_a_worker_in_quarantine_is_tried_when_it_would_have_been(by_s: float) -> None:
+    pool = Pool("w1", "w2", "w3", "bad")
+    pool.machine.on_accepted(row(1, 200))
+    pool.play(failed_at("bad"))
+    bad = pool.machine.workers["bad"]
+    left_s = probe_at(bad.row) - pool.now
+    assert left_s > 0 and bad.row.quarantined
+    pool.now += by_s
+    pool.machine.on_clock_set(by_s)
+    pool.machine.tick(pool.now + left_s - 0.1)
+    assert not bad.conduct.probing
+    pool.machine.tick(pool.now + left_s + 0.1)
+    assert bad.conduct.probing
+    (kept,) = [change.worker for change in pool.machine.take()[0] if isinstance(change, WorkerSet)]
+    assert kept == bad.row, "a manager that starts anew knows it too"
+
+
+@pytest.mark.parametrize("by_s", SETS)
+def test_what_waits_for_a_time_of_day_looks_at_the_new_clock_at_once(by_s: float) -> None:
+    stage = played("worker w1 joins cpus=4", f"submit 1 tasks=0 {NIGHT}")
+    waits = condition(stage)
+    stage.machine.on_tested(waits.probe, Verdict(False, not_before_s=3600.0), stage.now)
+    assert waits.row.next_test_at == stage.now + 3600.0
+    set_clock(stage, by_s)
+    assert said(stage.play("wait 0s"), "probe")
+
+
+@pytest.mark.parametrize("by_s", SETS)
+def test_a_large_task_is_waited_for_as_soon_as_it_would_have_been(by_s: float) -> None:
+    stage = played("worker w1 joins cpus=2", "submit 1 tasks=0-1", "w1 starts 1.0a", "w1 starts 1.1a")
+    stage.play("submit 2 tasks=0 cpus=2")
+    stage.play("submit 3 tasks=0-9")
+    stage.play("w1 reports 1.0a exit 0 after 100s")
+    passed_at = stage.machine.jobs[2].passed_at
+    assert passed_at is not None
+    waited_s = stage.now - passed_at
+    set_clock(stage, by_s)
+    moved_at = stage.machine.jobs[2].passed_at
+    assert moved_at is not None and stage.now - moved_at == pytest.approx(waited_s)
