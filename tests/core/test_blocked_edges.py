@@ -7,7 +7,7 @@ from tercel.core.accounts import Settings
 from tercel.core.blocked import Condition
 from tercel.core.blocking import parse_rule
 from tercel.core.changes import Noted
-from tercel.core.conditions import Verdict
+from tercel.core.conditions import FIRST_WAVE, Verdict
 from tercel.core.machine import Machine
 from tercel.core.model import BlockRule
 from tercel.core.reports import End, Report
@@ -327,6 +327,14 @@ def test_who_waits_for_a_worker_goes_when_it_comes() -> None:
     assert not [line for line in told if "C1" in line], "nobody waits for it any more"
 
 
+def test_many_workers_that_come_together_do_not_hurry_the_waves() -> None:
+    gpu = "block=start>worker:worker.gpus>=1@here;every_1h_for_2d"
+    stage = played("worker w1 joins cpus=1", f"submit 1 tasks=0-99 {gpu}")
+    for number in range(5):
+        stage.play(f"worker gpu{number} joins cpus=1 gpus=1")
+    assert len(stage.machine.jobs[1].blocked) == 100 - FIRST_WAVE
+
+
 # -- clocks ------------------------------------------------------------------------------------------------
 
 
@@ -357,33 +365,44 @@ def test_a_clock_that_was_set_back_while_the_manager_was_down_makes_no_test_late
 # -- rules that are changed --------------------------------------------------------------------------------
 
 
-def _ruled(stage: Stage, *rules: str) -> None:
+def ruled(stage: Stage, *rules: str) -> None:
     job = stage.machine.jobs[1]
     stage.machine.revise(job, msgspec.structs.replace(job.row.spec, block_on=tuple(map(parse_rule, rules))))
 
 
 def test_what_waits_by_what_is_known_goes_when_that_is_no_rule_any_more() -> None:
     stage = played("worker w1 joins cpus=1", "submit 1 tasks=0")
-    _ruled(stage, "known; every 10s for 1h", "exit:76 -> tcp:b:1 @site")
+    ruled(stage, "known; every 10s for 1h", "exit:76 -> tcp:b:1 @site")
     (flight,) = stage.machine.workers["w1"].flights.values()
     report = Report(1, 0, flight.attempt, End.EXITED, 1, stage.now, 0.1, 0.0, 0)
     met = BlockRule(on="known", tester="tcp:a:1", at="site")
     stage.machine.on_reports("w1", [report], stage.now, {flight.attempt: met})
     assert condition(stage).row.tester == "tcp:a:1"
-    _ruled(stage, "known; every 10s for 1h")
+    ruled(stage, "known; every 10s for 1h")
     assert blocked(stage) == [(0, 0)], "another rule went"
-    _ruled(stage, "exit:76 -> tcp:b:1 @site")
+    ruled(stage, "exit:76 -> tcp:b:1 @site")
     assert not stage.machine.conditions
 
 
 def test_a_workers_own_fault_is_no_rules() -> None:
     stage = played("worker w1 joins cpus=1 dir=/scratch", "submit 1 tasks=0")
-    _ruled(stage, "known")
+    ruled(stage, "known")
     (flight,) = stage.machine.workers["w1"].flights.values()
     report = Report(1, 0, flight.attempt, End.REFUSED, 0, stage.now, 0.0, 0.0, 0, "full", errno="EAGAIN")
     stage.machine.on_reports("w1", [report], stage.now)
     assert condition(stage).row.own
     notes = [change for change in stage.machine.changes if isinstance(change, Noted)]
     assert notes[-1].note.startswith("launch at w1: EAGAIN; full")
-    _ruled(stage)
+    ruled(stage)
     assert blocked(stage) == [(0, 0)]
+
+
+def test_a_condition_forgets_the_jobs_that_wait_for_it_no_more() -> None:
+    stage = played("worker w1 joins cpus=1", f"submit 1 tasks=0 {LICENCE}", "w1 reports 1.0a exit 75")
+    one = condition(stage)
+    for job in range(2, 9):
+        stage.play(f"submit {job} tasks=0 {LICENCE}")
+        stage.play(f"w1 reports {job}.0a exit 75")
+    stage.machine.on_release_condition(one, 7, "ada", stage.now)
+    assert len(one.jobs) == 1
+    assert one.last.keys() <= one.jobs.keys()

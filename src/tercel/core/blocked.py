@@ -270,6 +270,7 @@ class Blocked(Books):
         if not waiting:
             del job.blocks[condition]
             del condition.jobs[job.id]
+            condition.last.pop(job.id, None)
             # Others of it may be refused for what these waited for: one of them must find out anew, or nobody watches it.
             self._forgive_job(job)
         self.changes.append(TasksUnblocked(job.id, tuple(tasks.ranges())))

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 import msgspec
 
 from tercel.core.adopting import Adopting
-from tercel.core.blocking import fault_of, rule_for
+from tercel.core.blocking import fault_of, rule_for, trigger_of
 from tercel.core.books import EPOCH_BITS
 from tercel.core.changes import AttemptLost, AttemptSpent, Concluded, Noted
+from tercel.core.conditions import Place
 from tercel.core.effects import Ended
 from tercel.core.faults import fault_at_worker
 from tercel.core.flights import Flight
@@ -23,6 +24,8 @@ from tercel.core.workers import Worker
 
 NOTED_INTERRUPTIONS = 20
 """Of one task, in its history: a node that fails once a second for weeks must not fill the disk."""
+NAMED_MOST = 50
+"""Things of a kind that a job's tasks may wait for by what they printed, at one place: see `_one_of_few`."""
 MAX_GROWTHS = 10
 """Of one task: what needs ever more memory has a fault."""
 
@@ -57,7 +60,7 @@ class Judging(Adopting):
         if job.row.spec.block_on:
             rule = rule_for(job.row.spec, report, known.get(report.attempt))
             if rule is not None:
-                self._take_blocked(worker, flight, report, rule, now)
+                self._take_blocked(worker, flight, report, _one_of_few(worker, flight, rule), now)
                 return False
         event = self._verdict(job, task, report)
         fine = event is TaskEvent.FINISH
@@ -201,6 +204,25 @@ class Judging(Adopting):
             last.attempts.append(flight.attempt)
         else:
             self.effects.append(Ended(flight.worker.id, [flight.attempt]))
+
+
+def _one_of_few(worker: Worker, flight: Flight, rule: BlockRule) -> BlockRule:
+    """What its task is to wait for.
+
+    What tasks print may name as many things as there are tasks (each its own directory on one full disk). Each would be tested
+    and let go for itself. So beyond some of a kind, tasks wait for one of those that others have named.
+    """
+    if not trigger_of(rule.on).known:
+        return rule
+    kind = rule.tester.partition(":")[0]
+    where = worker.id if rule.at == Place.WORKER else ""
+    named = flight.job.named.setdefault((kind, rule.at, where), [])
+    if rule.tester in named:
+        return rule
+    if len(named) < NAMED_MOST:
+        named.append(rule.tester)
+        return rule
+    return msgspec.structs.replace(rule, tester=named[flight.task % NAMED_MOST])
 
 
 def _outgrew(job: Job, flight: Flight, report: Report) -> bool:

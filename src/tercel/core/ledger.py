@@ -59,6 +59,7 @@ class Job:
         "long_s",
         "mean_wall_s",
         "most_fails",
+        "named",
         "needs",
         "out",
         "outgrown",
@@ -112,6 +113,8 @@ class Job:
         """... in which stage they met it, which says in what state they go on. None is empty."""
         self.out: dict[Condition, IntervalSet] = {}
         """By condition that has cleared: what it let go and has not ended since."""
+        self.named: dict[tuple[str, str, str], list[str]] = {}
+        """What its tasks have named by what they printed: testers, by kind, place and worker. Of this life of the manager."""
         self.flights: dict[int, Flight] = {}
         self.running = 0
         """How many of `flights` are known to run."""

@@ -185,7 +185,8 @@ class Recovery(Waves):
         self._ask_now(now)
         self._relieve(self.workers[id], now)
         for condition in list(self._for_workers.values()):
-            if verdict_here(self, condition.row, now).cleared:  # it is the one; else that was no test
+            # It is the one; else that was no test. What goes in waves already goes on so, however many come.
+            if not condition.flows and verdict_here(self, condition.row, now).cleared:
                 self._test_at(condition, now)
         return number
 
