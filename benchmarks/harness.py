@@ -18,6 +18,9 @@ from tercel.links.access import Access, read_access
 from tercel.sdk import AsyncClient
 
 HERE = Path(__file__).parent
+MISS = "MISS"
+"""What the line of a missed claim begins with."""
+_missed: list[str] = []
 
 
 class Place:
@@ -145,8 +148,16 @@ def claim(text: str, figure: float, bar: float, unit: str = "", at_most: bool = 
     """One line per claim: what was measured, the bar, and whether it holds."""
     good = figure <= bar if at_most else figure >= bar
     sign = "≤" if at_most else "≥"
-    print(f"{'ok  ' if good else 'MISS'} {text}: {figure:,.3g}{unit} (bar {sign} {bar:,g}{unit})", flush=True)
+    print(f"{'ok  ' if good else MISS} {text}: {figure:,.3g}{unit} (bar {sign} {bar:,g}{unit})", flush=True)
+    if not good:
+        _missed.append(text)
+
+
+def end() -> None:
+    """The last line of every script: its exit code is 1 if a claim was missed."""
+    raise SystemExit(1 if _missed else 0)
 
 
 def run(main: "asyncio.coroutines.Coroutine[object, object, None]") -> None:  # type: ignore[name-defined]
     asyncio.run(main)
+    end()
