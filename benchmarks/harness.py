@@ -79,9 +79,9 @@ def place() -> Iterator[Place]:
 
 
 @contextmanager
-def manager(at: Place, *words: str) -> Iterator[Managed]:
-    """`tercel manager` (or `tercel up …`) on a free port, until the block ends."""
-    command = at.command(*(words or ("manager",)), "--port", "0")
+def manager(at: Place, *words: str, port: int = 0) -> Iterator[Managed]:
+    """`tercel manager` (or `tercel up …`) on a free port, or this one, until the block ends."""
+    command = at.command(*(words or ("manager",)), "--port", str(port))
     with (at.root / "manager.log").open("wb") as log:
         process = subprocess.Popen(command, env=at.env, stdout=subprocess.DEVNULL, stderr=log)
     try:
@@ -105,33 +105,59 @@ def _wait_access(at: Place, process: subprocess.Popen[bytes]) -> Access:
     raise SystemExit("the manager did not start")
 
 
+class Fakes:
+    """Workers in a process of their own: see fake_workers.py for what they understand."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def wait_joined(self) -> None:
+        """Until all of them are welcome, at first or again."""
+        if (said := self._read()) != "joined":
+            raise SystemExit(f"the fake workers could not join, but said {said!r}")
+
+    def end(self, count: int) -> None:
+        """So many of what each of them runs; what they take from now on ends at once."""
+        self._tell(f"end {count}")
+
+    def runs(self) -> tuple[int, int]:
+        """How many tasks they have begun, and how often in all."""
+        self._tell("runs")
+        tasks, runs = self._read().split()
+        return int(tasks), int(runs)
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        print(line, file=self._process.stdin, flush=True)
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+
 @contextmanager
 def fake_workers(
     managed: Managed, count: int, cpus: int, seconds: float = 0.0, outage: Path | None = None
-) -> Iterator[None]:
-    """Workers in a process of their own that take offers and report after so many seconds, starting nothing.
+) -> Iterator[Fakes]:
+    """Workers that take offers and report after so many seconds (inf: when they are told), starting nothing.
 
     While the file `outage` exists all tasks end with exit code 75.
     """
-    command = [
-        sys.executable,
-        str(HERE / "fake_workers.py"),
-        managed.access.url,
-        str(count),
-        str(cpus),
-        str(seconds),
-        *([str(outage)] if outage is not None else []),
-    ]
-    env = {**managed.place.env, "TERCEL_TOKEN": managed.access.worker_token}
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    if process.stdout.readline().strip() != b"joined":
-        raise SystemExit("the fake workers could not join")
+    words = [managed.access.url, count, cpus, seconds, *([outage] if outage is not None else [])]
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "fake_workers.py"), *map(str, words)],
+        env={**managed.place.env, "TERCEL_TOKEN": managed.access.worker_token},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    fakes = Fakes(process)
     try:
-        yield
+        fakes.wait_joined()
+        yield fakes
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 async def finished(client: AsyncClient, job: int) -> None:
