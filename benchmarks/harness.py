@@ -28,6 +28,7 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.program: tuple[str, ...] = ("-m", "tercel")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("TERCEL_")}
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed Tercel is compiled
         for name in ("XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
@@ -40,7 +41,7 @@ class Place:
         return Path(self.env["XDG_RUNTIME_DIR"]) / "tercel" / "access.json"
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "tercel", *words]
+        return [sys.executable, *self.program, *words]
 
     def run(self, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(self.command(*words), env=self.env, text=True, capture_output=True, **options)  # type: ignore[call-overload,no-any-return]

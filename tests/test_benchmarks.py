@@ -49,6 +49,23 @@ def test_all_runs_the_rest_after_a_miss_and_lists_what_was_missed_at_its_end(tmp
     )
 
 
+def test_the_seed_mode_of_the_load_test_lets_go_ten_at_a_time(tmp_path: Path) -> None:
+    made = script(
+        tmp_path,
+        "seed",
+        f"""
+import tapis_manager
+from tercel.manager.options import ManagerOptions
+from tercel.manager.service import Manager
+from tercel.stores.memory import MemoryStore
+store = MemoryStore()
+manager = Manager(ManagerOptions(data=Path({str(tmp_path)!r})), store, store.load(), None)
+print("waves of", manager.machine.settings.fixed_wave)
+""",
+    )
+    assert run(made + ".py") == (0, "waves of 10\n")
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_every_script_is_among_all_is_described_and_tells_its_misses(name: str) -> None:
     assert f'"{name}"' in (HERE / "all.py").read_text()
