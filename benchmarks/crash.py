@@ -11,13 +11,16 @@ Afterwards everything must finish, and nothing may have been run twice.
 import asyncio
 import os
 import signal
+import sys
 import time
 
 from harness import Fakes, Managed, claim, fake_workers, finished, manager, place, run
 from tercel.sdk import AsyncClient
 from tercel.wire.api import Submission
 
-WORKERS, JOBS, MORE = 80, 8_000, 100
+JOBS = int(sys.argv[1]) if len(sys.argv) > 1 else 8_000
+MORE = 100
+WORKERS = JOBS // 100
 
 
 async def submit_all(client: AsyncClient) -> list[int]:
@@ -89,7 +92,7 @@ async def main() -> None:
         f"{JOBS:,} jobs in flight at {WORKERS} workers: answers after {answers_s:.2f} s, first result of new work after {first_s:.2f} s "
         f"({cpu_s:.2f} s of them computing), all workers back after {back_s:.2f} s; all {tasks:,} finished, each run once"
     )
-    claim("dispatching again after kill -9 with 8,000 jobs in flight", first_s, 1.0, " s", at_most=True)
+    claim(f"dispatching again after kill -9 with {JOBS:,} jobs in flight", first_s, 1.0, " s", at_most=True)
 
 
 run(main())

@@ -49,6 +49,12 @@ def test_all_runs_the_rest_after_a_miss_and_lists_what_was_missed_at_its_end(tmp
     )
 
 
+def test_the_workers_of_the_crash_benchmark_come_back_and_nothing_is_run_twice() -> None:
+    """However long that takes."""
+    _, out = run(str(HERE / "crash.py"), "400")
+    assert "all 500 finished, each run once" in out
+
+
 def test_the_seed_mode_of_the_load_test_lets_go_ten_at_a_time(tmp_path: Path) -> None:
     made = script(
         tmp_path,
