@@ -8,7 +8,7 @@ import random
 import sys
 from pathlib import Path
 
-from harness import claim
+from harness import claim, end
 from tercel.core.shares import HALF_LIFE_S
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -100,3 +100,4 @@ for place, queue in (("each in a queue of their own", ""), ("both in one queue",
     )
 wait = longest_wait_beside_one_that_was_idle()
 claim("one that was idle comes back: others wait for at most", wait, 1.05, " half-lives", at_most=True)
+end()

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from harness import claim, place
+from harness import claim, end, place
 from tercel import Executor
 
 CALLS = 10_000
@@ -100,3 +100,4 @@ def main() -> None:
 
 
 main()
+end()

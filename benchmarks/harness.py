@@ -18,6 +18,9 @@ from tercel.links.access import Access, read_access
 from tercel.sdk import AsyncClient
 
 HERE = Path(__file__).parent
+MISS = "MISS"
+"""What the line of a missed claim begins with."""
+_missed: list[str] = []
 
 
 class Place:
@@ -25,6 +28,7 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.program: tuple[str, ...] = ("-m", "tercel")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("TERCEL_")}
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed Tercel is compiled
         for name in ("XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
@@ -37,7 +41,7 @@ class Place:
         return Path(self.env["XDG_RUNTIME_DIR"]) / "tercel" / "access.json"
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "tercel", *words]
+        return [sys.executable, *self.program, *words]
 
     def run(self, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(self.command(*words), env=self.env, text=True, capture_output=True, **options)  # type: ignore[call-overload,no-any-return]
@@ -76,9 +80,9 @@ def place() -> Iterator[Place]:
 
 
 @contextmanager
-def manager(at: Place, *words: str) -> Iterator[Managed]:
-    """`tercel manager` (or `tercel up …`) on a free port, until the block ends."""
-    command = at.command(*(words or ("manager",)), "--port", "0")
+def manager(at: Place, *words: str, port: int = 0) -> Iterator[Managed]:
+    """`tercel manager` (or `tercel up …`) on a free port, or this one, until the block ends."""
+    command = at.command(*(words or ("manager",)), "--port", str(port))
     with (at.root / "manager.log").open("wb") as log:
         process = subprocess.Popen(command, env=at.env, stdout=subprocess.DEVNULL, stderr=log)
     try:
@@ -102,33 +106,59 @@ def _wait_access(at: Place, process: subprocess.Popen[bytes]) -> Access:
     raise SystemExit("the manager did not start")
 
 
+class Fakes:
+    """Workers in a process of their own: see fake_workers.py for what they understand."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def wait_joined(self) -> None:
+        """Until all of them are welcome, at first or again."""
+        if (said := self._read()) != "joined":
+            raise SystemExit(f"the fake workers could not join, but said {said!r}")
+
+    def end(self, count: int) -> None:
+        """So many of what each of them runs; what they take from now on ends at once."""
+        self._tell(f"end {count}")
+
+    def runs(self) -> tuple[int, int]:
+        """How many tasks they have begun, and how often in all."""
+        self._tell("runs")
+        tasks, runs = self._read().split()
+        return int(tasks), int(runs)
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        print(line, file=self._process.stdin, flush=True)
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+
 @contextmanager
 def fake_workers(
     managed: Managed, count: int, cpus: int, seconds: float = 0.0, outage: Path | None = None
-) -> Iterator[None]:
-    """Workers in a process of their own that take offers and report after so many seconds, starting nothing.
+) -> Iterator[Fakes]:
+    """Workers that take offers and report after so many seconds (inf: when they are told), starting nothing.
 
     While the file `outage` exists all tasks end with exit code 75.
     """
-    command = [
-        sys.executable,
-        str(HERE / "fake_workers.py"),
-        managed.access.url,
-        str(count),
-        str(cpus),
-        str(seconds),
-        *([str(outage)] if outage is not None else []),
-    ]
-    env = {**managed.place.env, "TERCEL_TOKEN": managed.access.worker_token}
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    if process.stdout.readline().strip() != b"joined":
-        raise SystemExit("the fake workers could not join")
+    words = [managed.access.url, count, cpus, seconds, *([outage] if outage is not None else [])]
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "fake_workers.py"), *map(str, words)],
+        env={**managed.place.env, "TERCEL_TOKEN": managed.access.worker_token},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    fakes = Fakes(process)
     try:
-        yield
+        fakes.wait_joined()
+        yield fakes
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 async def finished(client: AsyncClient, job: int) -> None:
@@ -145,8 +175,16 @@ def claim(text: str, figure: float, bar: float, unit: str = "", at_most: bool = 
     """One line per claim: what was measured, the bar, and whether it holds."""
     good = figure <= bar if at_most else figure >= bar
     sign = "≤" if at_most else "≥"
-    print(f"{'ok  ' if good else 'MISS'} {text}: {figure:,.3g}{unit} (bar {sign} {bar:,g}{unit})", flush=True)
+    print(f"{'ok  ' if good else MISS} {text}: {figure:,.3g}{unit} (bar {sign} {bar:,g}{unit})", flush=True)
+    if not good:
+        _missed.append(text)
+
+
+def end() -> None:
+    """The last line of every script: its exit code is 1 if a claim was missed."""
+    raise SystemExit(1 if _missed else 0)
 
 
 def run(main: "asyncio.coroutines.Coroutine[object, object, None]") -> None:  # type: ignore[name-defined]
     asyncio.run(main)
+    end()

@@ -12,7 +12,7 @@ import gc
 import random
 import time
 
-from harness import claim
+from harness import claim, end
 from tercel.core.accounts import Settings
 from tercel.core.changes import Leased, Loaded
 from tercel.core.machine import Machine
@@ -140,3 +140,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    end()

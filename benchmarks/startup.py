@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from harness import claim, manager, place
+from harness import claim, end, manager, place
 
 ROUNDS = 20
 
@@ -26,3 +26,4 @@ with place() as at, manager(at) as managed:
 print(f"python -c pass {bare:.0f} ms; --help {help_ / bare:.1f} x, status {status / bare:.1f} x that")
 claim("tercel --help", help_, 150, " ms", at_most=True)
 claim("tercel status", status, 200, " ms", at_most=True)
+end()
