@@ -70,6 +70,20 @@ def test_a_retry_after_a_pause_is_not_asked_about_again() -> None:
     assert [line for line in told if "offer" in line]
 
 
+def test_what_was_seen_is_known_of_the_fault_of_a_task_that_was_held_meanwhile() -> None:
+    rule = parse_rule("stderr:/quota/ -> tcp:store:1 @site; every 10s for 1h")
+    stage = played("worker w1 joins cpus=4", "submit 1 tasks=0")
+    job = stage.machine.jobs[1]
+    stage.machine.revise(job, msgspec.structs.replace(job.row.spec, block_on=(rule,)))
+    stage.play("hold 1")
+    (flight,) = stage.machine.workers["w1"].flights.values()
+    report = Report(1, 0, flight.attempt, End.EXITED, 1, stage.now, 0.0, 0.0, 0, matched=(rule.on,))
+    report = msgspec.structs.replace(report, seen=("cp: the quota is exceeded",))
+    stage.machine.on_reports("w1", [report], stage.now)
+    ((fault, _),) = job.postponed.values()
+    assert fault.context == ("blocked on tcp:store:1 (stderr:/quota/): cp: the quota is exceeded",)
+
+
 # -- giving up ---------------------------------------------------------------------------------------------
 
 

@@ -267,9 +267,23 @@ def known_patterns() -> tuple[tuple[str, str], ...]:
 
 def known_tester(said: str) -> str | None:
     """What must be there again, by a text that begins with what one of `known_patterns` has found."""
+    found = _known(said)
+    return found[0].tester.format(**_values(found[1])) if found is not None else None
+
+
+def known_words(said: str) -> str:
+    """What says so: the whole lines."""
+    found = _known(said)
+    if found is None:
+        return ""
+    end = said.find("\n", found[1].end() - 1)
+    return said[:end] if end >= 0 else said
+
+
+def _known(said: str) -> tuple[Symptom, re.Match[str]] | None:
     for symptom in SYMPTOMS:
         if symptom.sure and (found := re.match(symptom.said, said[:SEARCHED_MOST], re.MULTILINE)) is not None:
-            return symptom.tester.format(**_values(found))
+            return symptom, found
     return None
 
 
