@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,43 @@ def server(port: int) -> Iterator[None]:
             yield
         finally:
             listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+class Pages(BaseHTTPRequestHandler):
+    """Every page is there, or none."""
+
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, PageServer)
+        server.asked.append((self.headers["User-Agent"].partition("/")[0], self.path))
+        self.send_response(server.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class PageServer(ThreadingHTTPServer):
+    """One that answers, and says that it is too busy."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Pages)
+        self.status = 503
+        self.asked: list[tuple[str, str]] = []
+        """By whom, and for what."""
+
+
+@contextmanager
+def page_server() -> Iterator[PageServer]:
+    with PageServer() as pages:
+        thread = threading.Thread(target=pages.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield pages
+        finally:
+            pages.shutdown()
             thread.join()
 
 

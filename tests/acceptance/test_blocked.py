@@ -58,6 +58,8 @@ async def test_an_output_means_blocked_and_a_script_of_the_user_says_when_it_is_
     (job,) = await lab.done([1])
     assert job.counts.finished == 1
     assert lab.ok("logs", "1.0") == "stored\n"
+    told = "blocked on command:./quota-ok.sh (stderr:/Disk quota exceeded/): write: Disk quota exceeded"
+    assert told in lab.ok("history", "1.0")
 
 
 @pytest.mark.T(3, 8)

@@ -11,7 +11,7 @@ import pytest
 from tercel.core.conditions import Verdict
 from tercel.core.model import Role
 from tercel.core.reports import End, Output
-from tercel.wire.api import ConditionList, ConditionView, Counted, JobList, Submission, SwitchList
+from tercel.wire.api import ConditionList, ConditionView, Counted, History, JobList, Submission, SwitchList
 from tercel.wire.messages import Brief, Probe, Probed
 from tests.api.house import Answer, House, Scripted, open_house
 from tests.api.scene import Scene
@@ -131,6 +131,52 @@ async def test_what_is_known_is_waited_for_as_its_kind_writes_it(house: House) -
     (row,) = await conditions(house)
     assert (row.tester, row.place, row.policy) == ("ssh:login.lab", "site", "every 1h for 2d")
     assert (await house.task(1, 0)).resumes_in == "ready"
+
+
+@pytest.mark.T(8)
+@pytest.mark.parametrize(
+    ("rule", "found", "told"),
+    [
+        (
+            {"on": "known"},
+            {
+                "matched": ("known",),
+                "said": "curl: (7) Failed to connect to store.lab port 443\x1b[2J after 2 ms\nmore\n",
+                "seen": ("",),
+            },
+            "blocked on tcp:store.lab:443 (known): curl: (7) Failed to connect to store.lab port 443 [2J after 2 ms",
+        ),
+        (
+            {"on": "known"},
+            {
+                "matched": ("known",),
+                "said": "Connection closed by 10.0.0.7 port 22\nscp: Connection closed\n",
+            },
+            "blocked on ssh:10.0.0.7 (known): Connection closed by 10.0.0.7 port 22",
+        ),
+        (
+            {"on": "stderr:/quota/", "tester": "tcp:store.lab:443"},
+            {"matched": ("stderr:/a/", "stderr:/quota/"), "seen": ("an a", "cp: the quota is\x07 exceeded")},
+            "blocked on tcp:store.lab:443 (stderr:/quota/): cp: the quota is exceeded",
+        ),
+        (
+            {"on": "stderr:/quota/", "tester": "tcp:store.lab:443"},
+            {"matched": ("stderr:/quota/",), "note": "not searched to the end"},
+            "blocked on tcp:store.lab:443 (stderr:/quota/); not searched to the end",
+        ),
+    ],
+)
+async def test_the_history_tells_by_what_it_was_seen(
+    house: House, rule: dict[str, str], found: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = await house.worker()
+    await house.submit(block_on=[rule | {"policy": "every 1h for 2d"}])
+    await worker.report(await worker.offered(), code=7, **found)
+    (attempt,) = (await house.task(1, 0)).attempts
+    assert attempt.note == told
+    events = (await house.get("/v1/jobs/1/tasks/0/history", History)).events
+    assert [event.text for event in events if event.code == 7] == [f"exited with code 7: {told}"]
+    assert "Failed to connect" not in caplog.text and "quota" not in caplog.text
 
 
 async def test_a_worker_of_before_that_does_not_tell_what_it_found_is_understood(house: House) -> None:

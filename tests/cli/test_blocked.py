@@ -365,6 +365,7 @@ def test_show_tells_of_rules_conditions_and_hints(tercel: Tercel, manager: FakeM
     told = tercel("show", "37").out
     assert re.search("block on +exit:75 -> tcp:licence.lab:27000 @site; every 2m for 12h", told)
     assert "1 blocked" in told
+    note = "blocked on tcp:licence.lab:27000 (stderr:/no licence/): go: there is no licence for this feature of it"
     blocked = task(
         4,
         state=TaskState.BLOCKED,
@@ -372,16 +373,17 @@ def test_show_tells_of_rules_conditions_and_hints(tercel: Tercel, manager: FakeM
         condition=3,
         stage=Stage.LAUNCH,
         resumes_in=TaskState.READY,
-        attempts=[attempt(state=TaskState.BLOCKED, code=75)],
+        attempts=[attempt(state=TaskState.BLOCKED, code=75, note=note)],
     )
     manager.says("GET", "/v1/jobs/37/tasks/4", blocked)
     told = tercel("show", "37.4").out
+    assert re.search(f"seen +{re.escape(note)}\n", told), "the whole of it"
     assert "(C3)" in told and "tested again in 10 s" in told
     assert re.search("fault +met at launch; goes on as ready", told)
     assert told.splitlines()[-1].split()[1] == "blocked"
     manager.says("GET", "/v1/jobs/37/tasks/4", task(4, hint="if this is not its fault: --block-on …"))
     told = tercel("show", "37.4").out
-    assert "hint" in told and "met at" not in told
+    assert "hint" in told and "met at" not in told and "seen" not in told
 
 
 def test_who_waits_is_told_once_what_tasks_are_blocked_on(

@@ -14,7 +14,7 @@ import pytest
 from tercel.core.blocking import parse_rule, patterns_of
 from tercel.core.model import JobSpec, Limits, Program
 from tercel.core.reports import End, Output, Report
-from tercel.manager.hearing import MAX_SAID
+from tercel.manager.hearing import MAX_SAID, MAX_SEEN
 from tercel.runners import seeking
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
@@ -75,8 +75,36 @@ async def test_of_what_is_known_the_piece_that_was_found_is_told(
     source = f"import sys; print('x' * {before}, {said!r}, 'y' * 3000, file=sys.stderr); sys.exit(1)"
     report = await run(runner, recorder, python(source, patterns=sought))
     assert report.matched == ("known",)
-    assert report.said.startswith(said)
-    assert len(report.said) <= MAX_SAID
+    assert report.said.split() == said.split(), "the long word behind it would be cut"
+    assert (len(report.said) <= MAX_SAID, report.seen) == (True, ("",))
+
+
+@pytest.mark.parametrize(
+    ("said", "pattern", "line"),
+    [
+        (b"one\ncp: Disk quota exceeded (EDQUOT)\nthree\n", "quota", "cp: Disk quota exceeded (EDQUOT)"),
+        (b"Disk quota exceeded", "Disk", "Disk quota exceeded"),
+        (b"one\ntwo\n", r"\n\s*two", "two"),
+        (b"one\n\n", r"\n\n", ""),
+        (b"w " * 500 + b"https://ada:hunter2@store.lab" + b" w" * 500, "store", None),
+        (b"w " * 500 + b"store https://ada:" + b"hunter2" * 100, "store", None),
+        ("ü ".encode() * 500 + "störung ".encode() + "ü ".encode() * 500, "störung", None),
+    ],
+)
+async def test_the_line_in_which_a_pattern_was_found_is_told_and_of_a_long_one_what_is_near(
+    runner: SpawnerPool, recorder: Recorder, said: bytes, pattern: str, line: str | None
+) -> None:
+    source = "import os, sys; sys.stdout.buffer.write(eval(sys.argv[1])); sys.exit(1)"
+    sought = (("known", "out", "never said"), ("0", "out", pattern), ("1", "out", "never said"))
+    report = await run(runner, recorder, python(source, repr(said), patterns=sought))
+    assert report.matched == ("0",)
+    (seen,) = report.seen
+    assert len(seen) <= MAX_SEEN
+    if line is not None:
+        assert seen == line
+    else:
+        assert pattern in seen
+        assert set(seen.split()) <= set(said.decode().split()), "no word is cut"
 
 
 async def test_what_is_known_and_was_survived_is_not_told(runner: SpawnerPool, recorder: Recorder) -> None:

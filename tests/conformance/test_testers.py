@@ -175,6 +175,8 @@ async def ask(tester: Tester, text: str, limit_s: float = 30.0) -> Verdict:
         ("http://Store.LAB:80", "http://store.lab/", Place.SITE),
         ("https://store.lab:443/a?b=C#d", "https://store.lab/a?b=C", Place.SITE),
         ("https://[::1]:8443/x", "https://[::1]:8443/x", Place.SITE),
+        ("https://store.lab/a?b=c < 500", "https://store.lab/a?b=c<500", Place.SITE),
+        ("https://store.lab<400", "https://store.lab/", Place.SITE),
         ("ssh:Login.lab:22", "ssh:login.lab", Place.SITE),
         ("ssh-auth:ada@login.lab:2222", "ssh-auth:ada@login.lab:2222", Place.SITE),
         ("database:postgres://db.lab/lab", "database:postgresql://db.lab:5432/lab", Place.SITE),
@@ -227,6 +229,9 @@ def test_who_means_the_same_writes_the_same(written: str, normal: str, place: Pl
             "http://ada:secret@store.lab/",
             "http://store.lab/a b",
             "http://a:b/",
+            "http://store.lab/a<50",
+            "http://store.lab/a<600",
+            "http://store.lab/a<500/b",
         ),
         *(
             "http://store.lab/\r\nX: y",
@@ -308,9 +313,33 @@ async def test_http_is_cleared_by_2xx_and_3xx_and_follows_nothing(path: str, cle
 
 
 @pytest.mark.parametrize(
+    ("path", "bound", "cleared"),
+    [
+        ("204", "<500", True),
+        ("401", "<500", True),
+        ("405", "<500", True),
+        ("429", "<500", False),
+        ("500", "<500", False),
+        ("503", "<500", False),
+        ("503", "<504", False),
+        ("302", "<300", False),
+    ],
+)
+async def test_http_is_cleared_by_what_is_below_a_bound_but_not_by_come_back_later(
+    path: str, bound: str, cleared: bool
+) -> None:
+    with servers.http() as server:
+        url = f"//127.0.0.1:{server.server_port}/{path}"
+        verdict = await ask(HttpTester("http"), f"{url}{bound}")
+        assert (verdict.cleared, verdict.note) == (cleared, f"http:{url} answers {path}")
+        assert server.asked == [f"/{path}"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
     ("query", "least", "most"),
     [
         ("503?after=120", 120, 120),
+        ("429?after=120", 120, 120),
         ("429?after=Fri,_31_Dec_2999_23:59:59_GMT", 86400, 1e12),
         ("503?after=Fri,_31_Dec_1999_23:59:59_GMT", 0, 0),
         ("503?after=never", 0, 0),

@@ -8,6 +8,7 @@ from tercel.core.blocked import Condition
 from tercel.core.blocking import parse_rule
 from tercel.core.changes import Noted
 from tercel.core.conditions import FIRST_WAVE, Verdict
+from tercel.core.intervals import IntervalSet
 from tercel.core.machine import Machine
 from tercel.core.model import BlockRule
 from tercel.core.reports import End, Report
@@ -68,6 +69,24 @@ def test_a_retry_after_a_pause_is_not_asked_about_again() -> None:
     told = stage.play("wait 5s")
     assert not stage.machine.conditions
     assert [line for line in told if "offer" in line]
+
+
+def test_what_was_seen_is_known_of_the_fault_of_a_task_that_was_held_meanwhile() -> None:
+    rule = parse_rule("stderr:/quota/ -> tcp:store:1 @site; every 10s for 1h")
+    stage = played("worker w1 joins cpus=4", "submit 1 tasks=0")
+    job = stage.machine.jobs[1]
+    stage.machine.revise(job, msgspec.structs.replace(job.row.spec, block_on=(rule,)))
+    stage.play("hold 1")
+    (flight,) = stage.machine.workers["w1"].flights.values()
+    report = Report(1, 0, flight.attempt, End.EXITED, 1, stage.now, 0.0, 0.0, 0, matched=(rule.on,))
+    report = msgspec.structs.replace(report, seen=("cp: the quota is exceeded",))
+    stage.machine.on_reports("w1", [report], stage.now)
+    ((fault, _),) = job.postponed.values()
+    assert fault.context == ("stderr:/quota/", "cp: the quota is exceeded")
+    stage.machine.take()
+    stage.machine.on_release(job, IntervalSet([(0, 0)]), stage.now)
+    (note,) = [change.note for change in stage.machine.changes if isinstance(change, Noted)][-1:]
+    assert note == "stderr:/quota/; cp: the quota is exceeded, on tcp:store:1"
 
 
 # -- giving up ---------------------------------------------------------------------------------------------

@@ -25,9 +25,10 @@ from tercel.core.conditions import EVERYWHERE, Fault, Place
 from tercel.core.errors import UsageError
 from tercel.core.model import BlockRule, JobSpec, Program
 from tercel.core.policies import parse_policy
+from tercel.core.quoting import quoted
 from tercel.core.reports import End, Report
 from tercel.core.states import Stage
-from tercel.core.symptoms import known_patterns, rule_from
+from tercel.core.symptoms import known_patterns, known_words, rule_from
 
 KNOWN = "known"
 RULES_MOST = 50
@@ -277,6 +278,13 @@ def rule_for(spec: JobSpec, report: Report, known: BlockRule | None = None) -> B
         if report.end is End.TIMED_OUT and trigger.timeout:
             return rule
     return None
+
+
+def seen_by(rule: BlockRule, report: Report) -> str:
+    """What it printed by which the rule knows that something outside is broken, for people."""
+    if trigger_of(rule.on).known:
+        return quoted(known_words(report.said))
+    return quoted(dict(zip(report.matched, report.seen, strict=False)).get(rule.on, ""))
 
 
 def start_fault(spec: JobSpec) -> Fault | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tercel.core.adopting import Adopting
-from tercel.core.blocking import fault_of, rule_for, trigger_of
+from tercel.core.blocking import fault_of, rule_for, seen_by, trigger_of
 from tercel.core.books import EPOCH_BITS
 from tercel.core.changes import AttemptLost, AttemptSpent, Concluded, Noted
 from tercel.core.conditions import Place
@@ -127,7 +127,9 @@ class Judging(Adopting):
     ) -> None:
         """Something outside kept it from going on: its task waits for that. If it is not its task any more, that is no news."""
         job, task = flight.job, flight.task
-        note = f"blocked on {rule.tester} ({rule.on})" + (f"; {report.note}" if report.note else "")
+        seen = seen_by(rule, report)
+        note = f"blocked on {rule.tester} ({rule.on})" + (f": {seen}" if seen else "")
+        note += f"; {report.note}" if report.note else ""
         told = msgspec.structs.replace(report, note=note)
         self.changes.append(AttemptLost(Outcome(TaskState.BLOCKED, worker.id, now, told, Blame.OUTSIDE)))
         if job.flights.get(task) is not flight:
@@ -137,7 +139,8 @@ class Judging(Adopting):
         job.due += self.worth_of(flight, report.wall_s)
         self._land(flight, again=True)
         job.rest(task)
-        fault = fault_of(job.row.spec, rule, worker.id, worker.info.site, (note,))
+        context = (rule.on, seen) if seen else (rule.on,)
+        fault = fault_of(job.row.spec, rule, worker.id, worker.info.site, context)
         if task in job.ready:
             condition = self._meet_fault(job, task, fault, report.wall_s, now)
             if (

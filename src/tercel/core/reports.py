@@ -62,6 +62,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`ENOSPC`: why its worker could not even run it, where the system said so."""
     said: str = ""
     """If `known` is among `matched`: a piece of its output, which begins with what was found."""
+    seen: tuple[str, ...] = ()
+    """For each of `matched`: the line in which it was found, or the part around it. Of `known` it is in `said`."""
 
 
 class Blame(StrEnum):

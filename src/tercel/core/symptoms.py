@@ -18,11 +18,20 @@ _HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?)"
 _PORT = r"(?P<port>[0-9]{1,5})"
 _NEAR = re.compile(r"[:/@](?:localhost(?:[:/]|$)|127\.)")
 _PATH = r"(?P<path>/[^\s:'\"]{1,500})"
+_PAGE = r"(?P<page>/[!$-&(-;=@-~]*)"
+_URL = rf"(?P<scheme>https?)://(?:[^\s/@'\"]*@)?{_HOST}(?::{_PORT})?(?:{_PAGE}|[?#\s'\"<>,;)]|$)"
+"""Who logs in, and what is asked of a page, are no part of what is tested: they may be secrets."""
+_LATER = "(?P<code>429|50[234])"
+_CURL = (
+    r"(?P<words>curl: \((?:22\) The requested URL returned error: (?:429|50[234])\b|18\) transfer closed"
+    r"|28\) Operation timed out|52\) Empty reply|56\) (?:Recv failure|OpenSSL SSL_read)))"
+)
+"""It never says of which URL."""
 
 
 class Symptom(msgspec.Struct, frozen=True):
     said: str
-    """A pattern, compiled by whoever first looks for it: most processes never do."""
+    """A pattern of lines (`^`, `$`), compiled by whoever first looks for it: most processes never do."""
     on: str
     """What a rule looks for: as much as does not change from one task to the next."""
     tester: str
@@ -32,7 +41,7 @@ class Symptom(msgspec.Struct, frozen=True):
 
 
 SYMPTOMS = (
-    # ssh, scp, rsync, git
+    # ssh, also under scp, sftp, rsync and git
     Symptom(
         rf"ssh: connect to host {_HOST} port {_PORT}: ",
         "ssh: connect to host {host} port {port}",
@@ -44,32 +53,110 @@ SYMPTOMS = (
         "ssh-auth:{user}@{host}",
     ),
     Symptom(rf"ssh: Could not resolve hostname {_HOST}: ", "Could not resolve hostname {host}", "dns:{host}"),
+    Symptom(
+        rf"Connection (?:(?:closed|reset) by|to) {_HOST} port {_PORT}(?: timed out|\r?\n|$)",
+        "Connection .*{host} port {port}",
+        "ssh:{host}:{port}",
+    ),
+    Symptom(
+        r"(?P<words>(?:kex|ssh)_exchange_identification:|Connection (?:closed|reset) by UNKNOWN port)",
+        "{words}",
+        "ssh:HOST",
+        sure=False,
+    ),
+    Symptom(
+        rf"rsync: (?:\[\w+\] )?failed to connect to {_HOST} \(",
+        "failed to connect to {host}",
+        "tcp:{host}:873",
+        sure=False,  # the port may be another
+    ),
     # names
     Symptom(
-        rf"curl: \(6\) Could not resolve host: {_HOST}(?:\s|$)",
+        rf"(?:curl: \(6\)|':) Could not resolve host: {_HOST}(?:\s|$)",
         "Could not resolve host: {host}",
         "dns:{host}",
     ),
     Symptom(
-        rf"unable to resolve host address .{_HOST}\W", "unable to resolve host address .{host}", "dns:{host}"
+        r"(?P<words>unable to resolve host address .|could not translate host name \"|dial tcp: lookup "
+        rf"|Unknown (?:MySQL )?server host '){_HOST}\W",
+        "{words}{host}",
+        "dns:{host}",
     ),
-    # HTTP: curl, wget, Python
+    # HTTP with a URL: curl, wget, git, Python
+    Symptom(
+        r"(?:HTTPError: |HTTP Error |HTTP/[0-9.]{1,3} |status(?: code)?:? |ResponseError: "
+        rf"|StatusError: (?:Client|Server) error '){_LATER}\b[^\n]{{0,200}}?{_URL}",
+        "{code}.*{host}",
+        "{url}<500",
+    ),
+    Symptom(
+        rf"HTTP(?P<tls>S?)ConnectionPool\(host='{_HOST}', port={_PORT}\): Max retries exceeded with url: {_PAGE}"
+        rf"[^\n]*?Caused by ResponseError\('too many {_LATER} ",
+        "ConnectionPool.host=.{host}., port={port}.*too many {code}",
+        "{url}<500",
+    ),
+    Symptom(
+        rf"unable to access '{_URL}[^'\n]*': (?:The requested URL returned error: (?:429|50[234])\b|Failed to connect"
+        r"|Connection timed out|Operation timed out|Empty reply|Recv failure)",
+        "unable to access .*{host}",
+        "{url}<500",
+    ),
+    Symptom(
+        rf"(?:Could not connect to the|Connect timeout on|Read timeout on|closed before [a-z ]{{1,40}} from) endpoint URL: \"{_URL}",
+        "endpoint URL: .*{host}",
+        "{url}<500",
+    ),
+    Symptom(  # as `sh -x` shows it
+        rf"^\++ curl [^\n]*?{_URL}(?:[^\n]*\n)??(?:[^+\n][^\n]*\n){{0,4}}?{_CURL}", "{words}", "{url}<500"
+    ),
+    Symptom(  # as `-w`, or the script, tells it
+        rf"{_CURL}[^\n]*\n(?:[^+\n][^\n]*?)?{_URL}", "{words}", "{url}<500"
+    ),
+    Symptom(
+        rf"--[0-9][-0-9 :]{{18}}--  (?:\(try: ?[0-9]+\)  )?{_URL}[^\n]*\n(?:[^-\n][^\n]*\n){{0,8}}?[^-\n][^\n]*"
+        r"(?P<words>awaiting response\.\.\. (?:429|50[234]) |awaiting response\.\.\. (?:No data|Read error)"
+        r"|failed: (?:Connection|No route|Network))",
+        "{words}",
+        "{url}<500",
+    ),
+    Symptom(
+        rf"{_URL}[^\s]*:\n[0-9][-0-9 :]{{18}} ERROR {_LATER}: ",  # wget -nv
+        "ERROR {code}: ",
+        "{url}<500",
+    ),
+    # HTTP with a server
     Symptom(
         rf"curl: \((?:7|28)\) (?:Failed to connect to|Connection timed out.*?) {_HOST} port {_PORT}",
         "{host} port {port}",
         "tcp:{host}:{port}",
     ),
     Symptom(
-        r"(?:HTTPError: |HTTP Error |HTTP/[0-9.]{1,3} |status(?: code)?:? )(?P<code>429|50[234])\b[^\n]{0,200}?"
-        rf"(?P<scheme>https?)://{_HOST}(?::{_PORT})?(?:[/\s'\"]|$)",
-        "{code}.*{host}",
-        "tcp:{host}:{port}",
+        r"curl: \(35\) OpenSSL SSL_connect: (?:SSL_ERROR_SYSCALL|Connection reset by peer|Connection timed out)"
+        rf" in connection to {_HOST}:{_PORT}",
+        "in connection to {host}:{port}",
+        "https://{host}:{port}/<500",
     ),
     Symptom(
         rf"HTTPS?ConnectionPool\(host='{_HOST}', port={_PORT}\): (?:Read timed out|Max retries exceeded[^\n]{{0,300}}?"
-        r"Caused by (?:NewConnection|ConnectTimeout|ReadTimeout|NameResolution|Protocol|Response)Error)",
+        r"Caused by (?:NewConnection|ConnectTimeout|ReadTimeout|NameResolution|Protocol)Error)",
         "ConnectionPool.host=.{host}., port={port}",
         "tcp:{host}:{port}",
+    ),
+    Symptom(
+        rf"Cannot connect to host {_HOST}:{_PORT} ssl:",
+        "Cannot connect to host {host}:{port}",
+        "tcp:{host}:{port}",
+    ),
+    # HTTP with neither
+    Symptom(_CURL, "{words}", "https://HOST/<500", sure=False),
+    Symptom(
+        r"(?P<words>HTTP Error (?:429|50[234]):|urlopen error (?:\[Errno (?:-2|-3|104|110|111|113)\]|timed out)"
+        r"|httpx\.(?:Connect|Read)(?:Error|Timeout):|RemoteProtocolError: Server disconnected|RemoteDisconnected\b"
+        r"|Connection aborted\.', ConnectionResetError|ServerDisconnectedError:"
+        r"|An error occurred \((?:429|50[234]|SlowDown|ServiceUnavailable)\) when calling)",
+        "{words}",
+        "https://HOST/<500",
+        sure=False,
     ),
     # databases
     Symptom(
@@ -77,6 +164,29 @@ SYMPTOMS = (
         r"server closed|FATAL:\s+(?:the database system is|sorry, too many|remaining connection))",
         "connection to server at .{host}",
         "database:postgresql://{host}:{port}/",
+    ),
+    Symptom(
+        rf"Can't connect to (?:MySQL |MariaDB )?server on '{_HOST}:{_PORT}'",
+        "server on .{host}:{port}",
+        "database:mysql://{host}:{port}",
+    ),
+    Symptom(
+        rf"Can't connect to (?:MySQL |MariaDB )?server on '{_HOST}'",
+        "server on .{host}",
+        "database:mysql://{host}",
+        sure=False,  # the port may be another
+    ),
+    Symptom(
+        rf"Can't connect to local (?:MySQL |MariaDB )?server through socket '{_PATH}'",
+        "server through socket .{path}",
+        "file:{path}",
+        sure=False,  # is that of each machine
+    ),
+    Symptom(
+        r"(?P<words>Lost connection to (?:MySQL |MariaDB )?server at )",
+        "{words}",
+        "database:mysql://HOST",
+        sure=False,
     ),
     Symptom(
         r"sqlite3?[^\n]{0,80}: database is locked",
@@ -115,6 +225,29 @@ SYMPTOMS = (
         "Failed to connect to (local )?queue manager",
         "command:condor_q",
     ),
+    Symptom(  # Grid Engine. Others of its `commlib error`s are of access that is denied
+        r"commlib error: (?:got select error|can't connect to service) \([^\n]*\n[^\n]{0,80}?qmaster using port "
+        rf"{_PORT} on host \"{_HOST}\"",
+        "qmaster using port {port} on host .{host}",
+        "tcp:{host}:{port}",
+    ),
+    Symptom(  # LSF
+        r"(?P<words>LIM is down; try later|Cannot locate master LIM now|LSF daemon \(LIM\) not responding|LSF is down\. Please wait)",
+        "{words}",
+        "command:bqueues",
+    ),
+    Symptom(  # kubectl. Port 8080 is where it looks if nobody has told it of any cluster
+        rf"(?:The connection to the server |Unable to connect to the server: dial tcp ){_HOST}:(?P<port>[0-9]{{1,3}}|[0-79][0-9]{{3}}"
+        r"|8[1-9][0-9]{2}|80[0-79][0-9]|808[1-9]|[0-9]{5})(?: was refused|: connect: |: i/o timeout)",
+        "to the server.* {host}:{port}",
+        "tcp:{host}:{port}",
+    ),
+    Symptom(
+        r"(?P<words>Error from server \((?:ServiceUnavailable|TooManyRequests|Timeout|ServerTimeout)\)"
+        r"|Unable to connect to the server: (?:net/http: request canceled|net/http: TLS handshake timeout|context deadline|EOF))",
+        "{words}",
+        "command:kubectl get --raw=/readyz",
+    ),
     # licences
     Symptom(
         # -15, -96, -97: no such server answers. Others answer that there is no such licence, or none left.
@@ -124,6 +257,7 @@ SYMPTOMS = (
         "tcp:{host}:{port}",
     ),
 )
+"""Of one kind, whoever says more comes first: a URL before a server, a server before neither."""
 
 
 def known_patterns() -> tuple[tuple[str, str], ...]:
@@ -133,9 +267,23 @@ def known_patterns() -> tuple[tuple[str, str], ...]:
 
 def known_tester(said: str) -> str | None:
     """What must be there again, by a text that begins with what one of `known_patterns` has found."""
+    found = _known(said)
+    return found[0].tester.format(**_values(found[1])) if found is not None else None
+
+
+def known_words(said: str) -> str:
+    """What says so: the whole lines."""
+    found = _known(said)
+    if found is None:
+        return ""
+    end = said.find("\n", found[1].end() - 1)
+    return said[:end] if end >= 0 else said
+
+
+def _known(said: str) -> tuple[Symptom, re.Match[str]] | None:
     for symptom in SYMPTOMS:
-        if symptom.sure and (found := re.match(symptom.said, said[:SEARCHED_MOST])) is not None:
-            return symptom.tester.format(**_values(found))
+        if symptom.sure and (found := re.match(symptom.said, said[:SEARCHED_MOST], re.MULTILINE)) is not None:
+            return symptom, found
     return None
 
 
@@ -148,17 +296,26 @@ def rule_from(out: str, err: str) -> tuple[BlockRule, Symptom] | None:
     """The rule that would have waited for what these outputs speak of, if they speak of anything that is known."""
     for stream, text in (("stderr", err), ("stdout", out)):
         for symptom in SYMPTOMS:
-            if (found := re.search(symptom.said, text[-SEARCHED_MOST:])) is not None:
+            if (found := re.search(symptom.said, text[-SEARCHED_MOST:], re.MULTILINE)) is not None:
                 said = _values(found)
-                on = symptom.on.format(**{name: re.escape(value) for name, value in said.items()})
+                on = symptom.on.format(**{name: _literal(value) for name, value in said.items()})
                 return BlockRule(on=f"{stream}:/{on}/", tester=symptom.tester.format(**said)), symptom
     return None
 
 
+def _literal(text: str) -> str:
+    """As a part of a pattern that people read."""
+    return re.escape(text).replace("\\ ", " ")
+
+
 def _values(found: re.Match[str]) -> dict[str, str]:
     values = {name: value for name, value in found.groupdict().items() if value is not None}
+    if "tls" in values:
+        values["scheme"] = f"http{values['tls'].lower()}"
     if "scheme" in values:
-        values.setdefault("port", "443" if values["scheme"] == "https" else "80")
+        port = f":{values['port']}" if "port" in values else ""
+        page = values.get("page", "").rstrip(").,;:]") or "/"
+        values["url"] = f"{values['scheme']}://{values['host']}{port}{page}"
     if "path" in values:
         values["folder"] = posixpath.dirname(values["path"])
     return values

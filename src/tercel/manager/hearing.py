@@ -15,6 +15,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from tercel.core.blocking import RULES_MOST
 from tercel.core.commands import (
     MAX_CPUS,
     MAX_OUTPUT_BYTES,
@@ -51,6 +52,8 @@ MAX_NOTE = 1000
 """Characters in what it says about an attempt."""
 MAX_SAID = 1000
 """Characters of its output that say what must be there again."""
+MAX_SEEN = 500
+"""Characters of a line of its output in which something was found."""
 MAX_CODE = 2**31 - 1
 MAX_SIZE = 2**60
 MAX_TIME = 1e11
@@ -225,6 +228,7 @@ def _credible(report: Report) -> bool:
         and 0.0 <= report.started_at <= MAX_TIME
         and (not report.note or (len(report.note) <= MAX_NOTE and report.note.isprintable()))
         and len(report.said) <= MAX_SAID
+        and (not report.seen or _possible_lines(report.seen))
         and (report.out is None or _possible_output(report.out))
         and (report.err is None or _possible_output(report.err))
         and (report.value is None or _possible_output(report.value, MAX_VALUE_SEGMENTS))
@@ -242,10 +246,15 @@ def _corrected(report: Report, now: float) -> Report:
         max_rss_bytes=report.max_rss_bytes if 0 <= report.max_rss_bytes <= MAX_SIZE else 0,
         note=legible(report.note),
         said=report.said[:MAX_SAID],
+        seen=report.seen if _possible_lines(report.seen) else (),
         out=report.out and _corrected_output(report.out),
         err=report.err and _corrected_output(report.err),
         value=report.value if report.value and _possible_output(report.value, MAX_VALUE_SEGMENTS) else None,
     )
+
+
+def _possible_lines(lines: tuple[str, ...]) -> bool:
+    return len(lines) <= RULES_MOST and all(len(line) <= MAX_SEEN for line in lines)
 
 
 def _possible_output(output: Output, most_segments: int = MAX_SEGMENTS) -> bool:

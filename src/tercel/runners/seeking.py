@@ -47,6 +47,9 @@ NOWHERE = -1
 LAST_WORDS_BYTES = 4000
 SAID_BYTES = 1000
 """Of an output, from what was found on: what must be there again is in it."""
+SEEN_BEFORE_BYTES = 100
+SEEN_BYTES = 300
+"""Of a line, before what was found and from there on."""
 NOT_ALL = "its output was not searched to the end for what its job looks for: that takes too long"
 
 Sought = tuple[tuple[str, str, str], ...]
@@ -137,10 +140,10 @@ class Seeking:
         outputs = {stream: output for stream in streams if (output := _output(report, stream)) is not None}
         texts = {stream: self._text(report.attempt, stream, output) for stream, output in outputs.items()}
         stop_at = time.thread_time() + PATIENCE_S
-        matched: set[str] = set()
+        found: dict[str, str] = {}
         note, said = report.note, ""
         for on, stream, pattern in _compiled(sought):
-            if not texts.get(stream) or on in matched:
+            if not texts.get(stream) or on in found:
                 continue
             text = texts[stream]
             if on == KNOWN:  # what was printed long before its end was survived
@@ -149,10 +152,12 @@ class Seeking:
             if at is None:
                 note = f"{report.note}; {NOT_ALL}" if report.note else NOT_ALL
             elif at != NOWHERE:
-                matched.add(on)
+                found[on] = "" if on == KNOWN else _line(text, at)
                 if on == KNOWN:
-                    said = text[at : at + SAID_BYTES].decode(errors="replace")
-        return msgspec.structs.replace(report, matched=tuple(sorted(matched)), note=note, said=said)
+                    said = _piece(text, at, SAID_BYTES).decode(errors="replace")
+        matched = tuple(sorted(found))
+        seen = tuple(found[on] for on in matched)
+        return msgspec.structs.replace(report, matched=matched, note=note, said=said, seen=seen)
 
     def _search(self, pattern: Searches, text: bytes, stop_at: float) -> int | None:
         """Where it is, or NOWHERE. None: there was no time to look everywhere."""
@@ -187,6 +192,22 @@ def _is_searched(report: Report, sought: Sought) -> bool:
 
 def _output(report: Report, stream: str) -> Output | None:
     return report.out if stream == "out" else report.err
+
+
+def _piece(text: bytes, at: int, most: int) -> bytes:
+    """Without a word that would be cut: half a URL may look like another, and a secret in it is not known as one."""
+    piece = text[at : at + most]
+    return piece if at + most >= len(text) or not piece.strip() else piece.rsplit(None, 1)[0]
+
+
+def _line(text: bytes, at: int) -> str:
+    """That in which something was found, as far as it is near."""
+    ahead = text[at : at + SEEN_BYTES]
+    at += len(ahead) - len(ahead.lstrip())  # what was found may begin with a line's end
+    before = text[max(0, at - SEEN_BEFORE_BYTES) : at].rpartition(b"\n")[2]
+    if len(before) == SEEN_BEFORE_BYTES:
+        before = before.partition(b" ")[2]
+    return (before + _piece(text, at, SEEN_BYTES).partition(b"\n")[0]).decode(errors="ignore")
 
 
 @lru_cache(maxsize=8)

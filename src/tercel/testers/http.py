@@ -1,4 +1,8 @@
-"""`http://…`, `https://…`: a GET is answered with 2xx or 3xx. Only the headers are read, and no redirect is followed."""
+"""`http://…`, `https://…`: a GET is answered with 2xx or 3xx. Only the headers are read, and no redirect is followed.
+
+`https://store.lab/api<500`: with less than 500 will do. Whoever may see the page only with a token, or only POST to it, waits so
+until the server is well again: what it answers to strangers (401, 405) is an answer.
+"""
 
 import re
 import ssl
@@ -20,6 +24,10 @@ _READ_BYTES = 16 * 1024
 _PORTS = {"http": 80, "https": 443}
 _LATER = (429, 503)
 """Statuses with which a server may say when to come back."""
+_FINE = 400
+"""Answers below are taken for good ones, unless another bound is given."""
+_BOUND = re.compile(r"(?P<url>[^<]*?)\s*<\s*(?P<below>[345][0-9][0-9])")
+"""No `<` is in any URL: it would be written as %3C."""
 _SAFE = re.compile(r"[!-~]*")
 
 
@@ -37,7 +45,12 @@ class HttpTester:
         self.summary = f"a GET is answered with 2xx or 3xx: {kind}://store.lab/health"
 
     def normalise(self, text: str) -> str:
-        url = self._split(text.strip())
+        text, below = _bounded(text.strip())
+        if "<" in text:
+            raise UsageError(
+                f"{self.kind}:{text[:100]}: below what its answer has cleared is written as <500, at the end"
+            )
+        url = self._split(text)
         if "@" in url.netloc:
             raise UsageError(
                 f"{self.kind}: no user or password in a URL: everybody who sees the job would see them; "
@@ -47,7 +60,8 @@ class HttpTester:
         netloc = join_host_port(host, port)
         if port == _PORTS[self.kind]:
             netloc = netloc.removesuffix(f":{port}")
-        return f"//{netloc}{url.path or '/'}{'?' + url.query if url.query else ''}"
+        bound = f"<{below}" if below != _FINE else ""
+        return f"//{netloc}{url.path or '/'}{'?' + url.query if url.query else ''}{bound}"
 
     def _split(self, text: str) -> SplitResult:
         try:
@@ -63,6 +77,7 @@ class HttpTester:
         return url
 
     async def test(self, text: str, surroundings: Surroundings) -> Verdict:  # noqa: ARG002
+        text, below = _bounded(text)
         url = self._split(text)
         host, port = split_host_port(url.netloc, "a host", _PORTS[self.kind])
         of = f"{self.kind}:{text}"
@@ -87,7 +102,13 @@ class HttpTester:
             return not_cleared(reason(error, of))
         except h11.RemoteProtocolError as error:
             return not_cleared(f"{of}: that is no answer in HTTP: {why(error)}")
-        return _verdict(of, event)
+        return _verdict(of, event, below)
+
+
+def _bounded(text: str) -> tuple[str, int]:
+    """The URL, and below what its answer has cleared."""
+    match = _BOUND.fullmatch(text)
+    return (match["url"], int(match["below"])) if match is not None else (text, _FINE)
 
 
 def _request(url: SplitResult) -> h11.Request:
@@ -101,10 +122,10 @@ def _request(url: SplitResult) -> h11.Request:
     return h11.Request(method="GET", target=target, headers=headers)
 
 
-def _verdict(of: str, response: h11.Response) -> Verdict:
+def _verdict(of: str, response: h11.Response, below: int) -> Verdict:
     status = response.status_code
     said = f"{of} answers {status}"
-    if 200 <= status < 400:
+    if 200 <= status < below and status not in _LATER:
         return Verdict(True, note=said)
     later = dict(response.headers).get(b"retry-after", b"") if status in _LATER else b""
     return Verdict(False, note=said, not_before_s=_seconds(later.decode(errors="replace").strip()))

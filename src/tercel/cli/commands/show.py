@@ -137,6 +137,7 @@ def _task_lines(screen: Screen, view: TaskView) -> list[str]:
         ("state", screen.state(view.state)),
         ("why", view.why),
         ("fault", f"met at {view.stage}; goes on as {view.resumes_in}" if view.stage else ""),
+        ("seen", _seen(view)),
         ("hint", view.hint),
         ("worker", view.worker),
         ("point", msgspec.json.encode(view.point).decode() if view.point is not None else ""),
@@ -148,6 +149,13 @@ def _task_lines(screen: Screen, view: TaskView) -> list[str]:
     if view.attempts:
         lines += ["", *table(ATTEMPTS, map(_attempt_row, view.attempts))]
     return lines
+
+
+def _seen(view: TaskView) -> str:
+    """By what its last attempt knew that something outside is broken: in the table there is little room for it."""
+    last = view.attempts[-1] if view.attempts else None
+    is_told = view.state is TaskState.BLOCKED and last is not None and last.state is TaskState.BLOCKED
+    return short(last.note, 400) if last is not None and is_told else ""
 
 
 def _task_row(view: TaskView) -> list[Cell]:

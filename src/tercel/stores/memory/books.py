@@ -176,9 +176,10 @@ class Books:
 
 def _kept(outcome: Outcome) -> Outcome:
     """Without what only said where the attempt's task is to go."""
-    if not outcome.report.matched and not outcome.report.errno:
+    report = outcome.report
+    if not (report.matched or report.errno or report.said or report.seen):
         return outcome
-    report = msgspec.structs.replace(outcome.report, matched=(), errno="")
+    report = msgspec.structs.replace(report, matched=(), errno="", said="", seen=())
     return msgspec.structs.replace(outcome, report=report)
 
 

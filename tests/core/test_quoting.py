@@ -1,0 +1,28 @@
+"""What a task printed, as its history tells it."""
+
+import pytest
+
+from tercel.core.quoting import QUOTED_MOST, quoted
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        (
+            "curl: (7) Failed to connect to store.lab port 443",
+            "curl: (7) Failed to connect to store.lab port 443",
+        ),
+        ("  two\r\n\tlines \x1b[2Jand\x00 more\u202e\n", "two lines [2Jand more"),
+        ("", ""),
+        (
+            "GET https://ada:hunter2@store.lab/a?token=hunter2&b=1: 503",
+            "GET https://store.lab/a?… 503",
+        ),
+        ("at 'http://store.lab?hunter2' it said 503", "at 'http://store.lab?…' it said 503"),
+        ("postgresql://ada:hunter2@db.lab/x is away", "postgresql://db.lab/x is away"),
+        ("is it there? ask ada@lab", "is it there? ask ada@lab"),
+        ("x" * 100_000, "x" * (QUOTED_MOST - 1) + "…"),
+    ],
+)
+def test_it_is_one_short_line_without_secrets_or_what_a_terminal_obeys(printed: str, told: str) -> None:
+    assert quoted(printed) == told
