@@ -22,6 +22,8 @@ def command(
     grace: str,
     heartbeat: str,
     snapshot_every: str,
+    keep_snapshots: int,
+    keep_snapshot_bytes: str,
     throttle: tuple[str, ...],
     log_file: Path | None,
     log_level: str,
@@ -31,5 +33,15 @@ def command(
     It listens on this machine only, unless --host says otherwise, for which a token must exist (`tercel token
     create`). Ctrl-C or SIGTERM stops it; workers go on with what they run and return when it is back.
     """
-    options = manager_options(host, port, data, grace, heartbeat, snapshot_every, throttle)
+    options = manager_options(
+        host,
+        port,
+        data,
+        grace,
+        heartbeat,
+        snapshot_every,
+        keep_snapshots,
+        keep_snapshot_bytes,
+        throttle,
+    )
     return run_manager(screen, options, None, LogOptions(log_file, log_level))
