@@ -191,6 +191,15 @@ async def test_what_would_take_too_long_to_save_is_done_without_a_snapshot_and_t
     assert await taken(house) == []
 
 
+async def test_a_million_tasks_that_have_ended_are_not_too_many(house: House) -> None:
+    await house.submit(array="0-1499999")
+    assert (await cancel(house, "1.0-999999")).note == HAS_THEM
+    assert (await cancel(house, "1.1000000-1099999")).note == "snapshot @2 has them as they were"
+    assert saved(house, 2) == [(1, 1_000_000)]
+    too_many = "no snapshot was taken before: 1,100,000 tasks have ended, which would take too long"
+    assert (await cancel(house, "1")).note == too_many
+
+
 async def test_outputs_larger_than_all_snapshots_may_be_are_removed_without_one(house: House) -> None:
     house.manager.options = msgspec.structs.replace(house.manager.options, snapshots_bytes=10)
     await old_chain(house)

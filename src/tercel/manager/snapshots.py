@@ -33,8 +33,12 @@ log = logging.getLogger("tercel.manager")
 
 DIRECTORY = "snapshots"
 SUFFIX = ".tercel"
-SAFETY_TASKS = 200_000
-"""Ended ones, of jobs that are put into a snapshot before something is done to them: that takes about a second."""
+SAFETY_TASKS = 1_000_000
+"""Ended ones, of jobs that are put into a snapshot before something is done to them.
+
+The manager goes on meanwhile (see `save`), so only who asked waits: two to five seconds for a million (benchmarks/snapshots.py).
+Results of so many tasks took hours: for a way back people wait that long. Ten times as many would look like a command that hangs.
+"""
 SAVES_AT_ONCE = 2
 """For clients: each takes a thread, of which there are few, and other requests need them."""
 TURN_S = 60.0
