@@ -7,10 +7,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tercel.wire.api import Cleaned
 from tests.api.house import House, open_house
+
+LICENCE = {"on": "exit:75", "tester": "tcp:licence.lab:27000", "policy": "every 1h for 2d"}
+"""So seldom that it is tested only when somebody asks for it."""
 
 
 async def test_who_brings_a_job_back_waits_for_some_that_are_removed_not_for_all(
@@ -81,3 +85,25 @@ async def test_the_manager_looks_for_such_by_itself(home: Path, monkeypatch: pyt
         assert store.value_piece_count(key)
         house.manager.clock = lambda: time.time() + 90_000.0
         await house.until(lambda: not store.value_piece_count(key), "it is gone")
+
+
+async def test_beforehand_all_is_counted_that_then_goes(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tercel.manager.cleaning.KEPT_ATTEMPTS", 2)
+    worker = await house.worker()
+    for job in (1, 2):
+        await house.submit(block_on=[LICENCE])
+        for _ in range(7):
+            await worker.report(await worker.offered(job), code=75)
+            assert (await house.ask("POST", f"/v1/conditions/{job}/release", json={})).status == 200
+        if job == 1:
+            await worker.report(await worker.offered(1))
+            await house.ended(1)
+    house.manager.clock = lambda: 1e10
+    body = {"older_s": 3600.0, "snapshot": False}
+    told = (await house.ask("POST", "/v1/clean", json={**body, "dry_run": True})).of(Cleaned)
+    assert (told.jobs, told.attempts) == (1, 3), "of the other"
+    assert (told.conditions, told.notes) == (2, 28), "blocked and released"
+    gone = (await house.ask("POST", "/v1/clean", json=body)).of(Cleaned)
+    assert msgspec.structs.replace(gone, dry_run=True) == told

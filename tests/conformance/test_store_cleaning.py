@@ -25,7 +25,7 @@ from tercel.core.changes import (
 from tercel.core.model import After, Call, Function, JobSpec
 from tercel.core.reports import Output
 from tercel.core.states import Stage
-from tercel.stores.contract import Cleaned, Store
+from tercel.stores.contract import Cleaned, Old, Store
 from tercel.stores.sqlite import SqliteStore, cleaning
 from tests.conformance.stores import (
     BLOCKED,
@@ -321,6 +321,25 @@ def test_old_notes_go_and_conditions_that_were_closed_long_ago(kept: Kept) -> No
     assert [note.at for note in kept.store.notes(1, 3)] == [10.0, 20.0]
     assert [row.id for row in kept.store.conditions(open_only=False, before=None, limit=9)] == [3, 2]
     assert kept.reopen().next_condition == 5
+
+
+def test_what_would_go_is_counted_and_nothing_goes(kept: Kept) -> None:
+    hand_over(
+        kept.store,
+        *ended(1),
+        job(2),
+        *[Noted(number, ((0, 9),), at, "held") for number in (1, 2) for at in (5.0, 20.0)],
+        *[ConditionSet(condition(id, closed_at=at)) for id, at in ((1, 5.0), (2, None), (3, 20.0))],
+        *[AttemptLost(outcome(3, attempt=50 + n, job=1, state=BLOCKED)) for n in range(8)],
+        *[AttemptLost(outcome(3, attempt=10 + n, job=2, state=BLOCKED)) for n in range(8)],
+        *[AttemptSpent(outcome(4, attempt=30 + n, job=2, state=FAILED)) for n in range(8)],
+    )
+    before = answers(kept.store, attempts=9)
+    assert kept.store.old(before=10.0, keep=2, removed=[1]) == Old(conditions=1, notes=3, attempts=0)
+    assert kept.store.old(before=NEW, keep=2, removed=[1]) == Old(conditions=2, notes=4, attempts=4)
+    assert kept.store.old(before=NEW, keep=2, removed=[]) == Old(conditions=2, notes=4, attempts=8)
+    assert kept.store.old(before=NEW, keep=4, removed=[]).attempts == 0
+    assert answers(kept.store, attempts=9) == before
 
 
 # --- long histories

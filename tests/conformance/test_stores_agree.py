@@ -45,6 +45,7 @@ from tercel.core.model import After, Call, JobSpec
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.reports import Blame, Output
 from tercel.core.states import Stage, TaskState
+from tercel.stores.contract import Cleaned
 from tests.conformance.stores import (
     BLOCKED,
     CANCELLED,
@@ -391,6 +392,7 @@ class StoresAgree(RuleBasedStateMachine):
     ) -> None:
         stores = (self.memory.store, self.sqlite.store)
         earlier, lives = self.memory.reopen(), self._staying()
+        removed: list[int] = []
         while True:
             old, same = (store.removable(ended_before=before, owner=owner, limit=limit) for store in stores)
             assert old == same
@@ -398,15 +400,18 @@ class StoresAgree(RuleBasedStateMachine):
                 break
             for store in stores:
                 assert store.remove_jobs([*old, 99], ended_before=before) == old
+            removed += old
             self.plan.jobs = [planned for planned in self.plan.jobs if planned.id not in old]
         unnamed, alike = (store.unnamed_values() for store in stores)
         assert unnamed == alike
         for store in stores:
             store.put_unnamed(unnamed, before)
-            while store.clean(
-                before=before, keep_values=keep_values, unnamed_before=unnamed_before, limit=limit
-            ).more:
-                pass
+            told, gone = store.old(before=before, keep=1, removed=removed), Cleaned(more=True)
+            while gone.more:
+                gone += store.clean(
+                    before=before, keep_values=keep_values, unnamed_before=unnamed_before, limit=limit
+                )
+            assert (gone.conditions, gone.notes) == (told.conditions, told.notes)
         self.committed = copy.deepcopy(self.plan)
         later = self.memory.reopen()
         assert msgspec.structs.replace(later, epoch=0) == msgspec.structs.replace(earlier, epoch=0)
@@ -432,8 +437,11 @@ class StoresAgree(RuleBasedStateMachine):
         earlier = self.memory.reopen()
         for store in (self.memory.store, self.sqlite.store):
             after: tuple[int, int] | None = (0, -1)
+            left = store.old(before=before, keep=keep, removed=()).attempts
             while after is not None:
-                after = store.compact_history(ended_before=before, keep=keep, after=after, limit=limit).after
+                compacted = store.compact_history(ended_before=before, keep=keep, after=after, limit=limit)
+                after, left = compacted.after, left - compacted.attempts
+            assert left == 0
         later = self.memory.reopen()
         assert msgspec.structs.replace(later, epoch=0) == msgspec.structs.replace(earlier, epoch=0)
         self.open_again()

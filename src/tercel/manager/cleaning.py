@@ -155,9 +155,15 @@ async def _counted(manager: Manager, before: float) -> Cleaned:
     """Without those that become removable only when others are gone which need them."""
     found = await _removable(manager, before, MOST_JOBS)
     weights = [await asyncio.to_thread(_weight, manager, id) for id in found]
+    old = await asyncio.to_thread(
+        partial(manager.store.old, before=before, keep=KEPT_ATTEMPTS, removed=frozenset(found))
+    )
     return Cleaned(
         jobs=len(found),
         tasks=sum(tasks for tasks, _ in weights),
         output_bytes=sum(size for _, size in weights),
+        conditions=old.conditions,
+        notes=old.notes,
+        attempts=old.attempts,
         dry_run=True,
     )

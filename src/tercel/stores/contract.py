@@ -65,6 +65,15 @@ class Compacted(msgspec.Struct, frozen=True):
     """Where to go on; None: all was looked at."""
 
 
+class Old(msgspec.Struct, frozen=True):
+    """What would go by its age."""
+
+    conditions: int
+    notes: int
+    attempts: int
+    """In the middle of long histories."""
+
+
 class Store(SnapshotStore, Protocol):
     def load(self) -> Loaded:
         """Start a new epoch, durably, and return all that is unfinished."""
@@ -120,6 +129,9 @@ class Store(SnapshotStore, Protocol):
         Looks at about `limit` tasks that come after (job, task). Attempts that count against retries stay, and those
         that ended later.
         """
+
+    def old(self, *, before: float, keep: int, removed: Collection[int]) -> Old:
+        """What `clean` and `compact_history` would remove that is older, if these jobs were removed before. A question."""
 
     def job(self, job: int) -> JobRow | None: ...
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from tercel.core.model import JobRow
-from tercel.stores.contract import Cleaned, Compacted, needed_by, values_named
+from tercel.stores.contract import Cleaned, Compacted, Old, needed_by, values_named
 from tercel.stores.memory.books import Books
 from tercel.stores.memory.tasks import Tasks
 
@@ -71,10 +71,25 @@ def _named(books: Books) -> set[str]:
     return {key for row in rows for key in values_named(row, books.calls.get(row.id, ()))}
 
 
-def _forget_old(books: Books, before: float) -> Cleaned:
-    closed = [
+def old(books: Books, before: float, keep: int, removed: Collection[int]) -> Old:
+    notes = [
+        note
+        for job, tasks in books.tasks.items()
+        for note in tasks.notes
+        if job in removed or note.at < before
+    ]
+    attempts = [tasks.middle(keep, before) for job, tasks in books.tasks.items() if job not in removed]
+    return Old(len(_closed(books, before)), len(notes), sum(map(len, attempts)))
+
+
+def _closed(books: Books, before: float) -> list[int]:
+    return [
         id for id, row in books.conditions.items() if row.closed_at is not None and row.closed_at < before
     ]
+
+
+def _forget_old(books: Books, before: float) -> Cleaned:
+    closed = _closed(books, before)
     for id in closed:
         books.next_condition = max(books.next_condition, id + 1)
         del books.conditions[id]

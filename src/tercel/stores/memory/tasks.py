@@ -117,17 +117,23 @@ class Tasks:
         earlier = {attempt for attempts in self.history.values() for attempt in attempts}
         return earlier | {outcome.report.attempt for outcome in self.outcomes.values()}
 
-    def compact(self, keep: int, ended_before: float) -> set[int]:
-        """Which attempts were removed from the middle of histories."""
-        gone: set[int] = set()
+    def middle(self, keep: int, ended_before: float) -> list[tuple[int, int]]:
+        """(task, attempt) of those between the first and the last `keep` of histories that do not count."""
+        found: list[tuple[int, int]] = []
         for task, attempts in self.history.items():
+            record = self.outcomes.get(task)
             for attempt in sorted(attempts)[keep:-keep]:
-                record = self.outcomes.get(task)
                 counts = attempt in self.spent.get(task, ()) or (record and record.report.attempt == attempt)
                 if not counts and attempts[attempt].ended_at < ended_before:
-                    del attempts[attempt]
-                    gone.add(attempt)
-        return gone
+                    found.append((task, attempt))
+        return found
+
+    def compact(self, keep: int, ended_before: float) -> set[int]:
+        """Which attempts were removed from the middle of histories."""
+        gone = self.middle(keep, ended_before)
+        for task, attempt in gone:
+            del self.history[task][attempt]
+        return {attempt for _, attempt in gone}
 
     def ended(self, state: TaskState) -> IntervalSet:
         numbers = IntervalSet((span.first, span.last) for span in self.spans if span.state is state)

@@ -12,7 +12,7 @@ finished.
 import sqlite3
 from collections.abc import Collection, Sequence
 
-from tercel.stores.contract import Cleaned, Compacted
+from tercel.stores.contract import Cleaned, Compacted, Old
 from tercel.stores.sqlite import cleaning_queries as queries
 from tercel.stores.sqlite.queries import VALUE_ANEW
 
@@ -209,9 +209,26 @@ def shrink(connection: sqlite3.Connection) -> Cleaned:
     )
 
 
-def _number(connection: sqlite3.Connection, query: str) -> int:
-    (number,) = connection.execute(query).fetchone()
+def _number(connection: sqlite3.Connection, query: str, where: dict[str, float] | None = None) -> int:
+    (number,) = connection.execute(query, where or {}).fetchone()
     return int(number)
+
+
+# --- beforehand
+
+
+def old(connection: sqlite3.Connection, *, before: float, keep: int, removed: Collection[int]) -> Old:
+    """Counted row by row: beside the writer, so that nobody waits for it."""
+    where = {"before": before}
+    notes = _number(connection, queries.OLD_NOTES_COUNT, where)
+    for job in removed:  # theirs go however old they are
+        notes += _number(connection, queries.NEW_NOTES_COUNT, where | {"job": job})
+    attempts = 0
+    for job, task in connection.execute(queries.LONGEST_HISTORIES, {"most": 2 * keep}).fetchall():
+        if job not in removed:
+            named = {"job": job, "task": task, "ended_before": before, "keep": keep, "limit": -1}
+            attempts += len(connection.execute(queries.HISTORY_MIDDLE, named).fetchall())
+    return Old(_number(connection, queries.OLD_CONDITIONS_COUNT, where), notes, attempts)
 
 
 # --- long histories

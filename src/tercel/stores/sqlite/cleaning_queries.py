@@ -78,6 +78,11 @@ PIECES_REMOVE = """
 
 # --- by age
 
+OLD_NOTES_COUNT = "SELECT count(*) FROM note WHERE at < :before"
+NEW_NOTES_COUNT = "SELECT count(*) FROM note WHERE job = :job AND at >= :before"
+OLD_CONDITIONS_COUNT = """
+    SELECT count(*) FROM condition INDEXED BY condition_closed WHERE closed_at IS NOT NULL AND closed_at < :before
+"""
 OLD_NOTES_REMOVE = "DELETE FROM note WHERE id IN (SELECT id FROM note WHERE at < :before LIMIT :limit)"
 CONDITION_NUMBER_KEEP = """
     INSERT INTO next_number (kind, value) SELECT 'condition', coalesce(max(id), 0) + 1 FROM condition WHERE true
@@ -96,6 +101,7 @@ LONG_HISTORIES = """
     SELECT job, task, count(*) FROM history WHERE (job, task) > (:job, :task) GROUP BY job, task LIMIT :limit
 """
 """Of so many tasks, how many rows each has: few are long, and their rows are read again."""
+LONGEST_HISTORIES = "SELECT job, task FROM history GROUP BY job, task HAVING count(*) > :most"
 HISTORY_MIDDLE = """
     SELECT attempt FROM history
     WHERE job = :job AND task = :task AND spent = 0 AND ended_at < :ended_before
