@@ -53,10 +53,25 @@ def test_how_many_snapshots_are_taken_and_kept(
     )
 
 
+@pytest.mark.parametrize("command", ["up", "manager"])
+@pytest.mark.parametrize(
+    ("words", "history_s"),
+    [((), 0.0), (("--keep-history", "off"), 0.0), (("--keep-history", "90d"), 90 * DAY_S)],
+)
+def test_how_long_histories_are_kept(
+    tercel: Tercel, started: list[ManagerOptions], command: str, words: tuple[str, ...], history_s: float
+) -> None:
+    assert tercel(command, *words).code == 0
+    assert started[0].history_s == history_s
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (("--snapshot-every", "5s"), "--snapshot-every is at least 60 s, or off"),
+        (("--keep-history", "0"), "--keep-history is at least 1h, or off"),
+        (("--keep-history", "59m"), "--keep-history is at least 1h, or off"),
+        (("--keep-history", "long"), "keep-history 'long' is not a time"),
         (("--keep-snapshots", "0"), "0 is not in the range"),
         (("--keep-snapshots", "many"), "'many' is not a valid integer"),
         (("--keep-snapshot-bytes", "0G"), "--keep-snapshot-bytes is more than nothing"),

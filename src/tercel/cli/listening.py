@@ -22,6 +22,8 @@ F = TypeVar("F", bound=Callable[..., object])
 
 SHORTEST_S = 60.0
 """Between two snapshots by schedule."""
+YOUNGEST_S = 3600.0
+"""What is told of tasks is kept at least so long: people look at it when something went wrong."""
 MOST_SNAPSHOTS = 10_000
 """Of a kind: the header of each is read whenever one is taken, or they are listed."""
 
@@ -80,6 +82,14 @@ _OPTIONS = (
         help="At most so much of all these together; the newest stays in any case.",
     ),
     click.option(
+        "--keep-history",
+        default="off",
+        metavar="TIME",
+        show_default=True,
+        help="When what befell tasks is forgotten: notes, closed conditions, and the middle of very long histories; `off`: by "
+        "`tercel clean`. Jobs and their results stay.",
+    ),
+    click.option(
         "--throttle",
         multiple=True,
         metavar="RATE",
@@ -104,6 +114,7 @@ def manager_options(
     snapshot_every: str,
     keep_snapshots: int,
     keep_snapshot_bytes: str,
+    keep_history: str,
     throttle: tuple[str, ...],
 ) -> ManagerOptions:
     directory = data_dir() if data is None else private_dir(data.absolute())
@@ -119,6 +130,9 @@ def manager_options(
         raise UsageError(
             "--keep-snapshot-bytes is more than nothing, with a unit: write 500M or 4G", "keep-snapshot-bytes"
         )
+    history_s = 0.0 if keep_history == "off" else parse_time(keep_history, "keep-history")
+    if history_s < YOUNGEST_S and keep_history != "off":
+        raise UsageError("--keep-history is at least 1h, or off", "keep-history")
     return ManagerOptions(
         data=directory,
         host=host,
@@ -128,6 +142,7 @@ def manager_options(
         snapshot_every_s=every_s,
         snapshots_kept=keep_snapshots,
         snapshots_bytes=snapshots_bytes,
+        history_s=history_s,
         rates=parse_rates(throttle),
     )
 

@@ -24,6 +24,7 @@ def command(
     snapshot_every: str,
     keep_snapshots: int,
     keep_snapshot_bytes: str,
+    keep_history: str,
     throttle: tuple[str, ...],
     log_file: Path | None,
     log_level: str,
@@ -42,6 +43,7 @@ def command(
         snapshot_every,
         keep_snapshots,
         keep_snapshot_bytes,
+        keep_history,
         throttle,
     )
     return run_manager(screen, options, None, LogOptions(log_file, log_level))

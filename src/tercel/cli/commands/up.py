@@ -27,6 +27,7 @@ def command(
     snapshot_every: str,
     keep_snapshots: int,
     keep_snapshot_bytes: str,
+    keep_history: str,
     throttle: tuple[str, ...],
     cpus: float | None,
     mem: str | None,
@@ -49,6 +50,7 @@ def command(
         snapshot_every,
         keep_snapshots,
         keep_snapshot_bytes,
+        keep_history,
         throttle,
     )
     worker = WorkerOptions(dir=options.data / "worker", **giving)
