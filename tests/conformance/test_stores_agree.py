@@ -84,6 +84,8 @@ class Plan:
     tokens: list[str] = field(default_factory=list)
     spent: list[tuple[int, int, int]] = field(default_factory=list)
     """(job, task, attempt)"""
+    lost: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By (job, task): the last attempt that was blocked."""
 
     def attempt(self) -> int:
         self.attempts += 1
@@ -258,17 +260,28 @@ class StoresAgree(RuleBasedStateMachine):
         at=TIMES,
         met=st.sampled_from(Stage),
         attempted=st.booleans(),
+        again=st.booleans(),
     )
     def block(
-        self, data: st.DataObject, low: int, size: int, of: int, at: float, met: Stage, attempted: bool
+        self,
+        data: st.DataObject,
+        low: int,
+        size: int,
+        of: int,
+        at: float,
+        met: Stage,
+        attempted: bool,
+        again: bool,
     ) -> None:
         planned = data.draw(st.sampled_from([job for job in self.plan.jobs if job.open]))
         waiting = planned.open.intersection(IntervalSet([(low, low + size - 1)]))
-        if attempted:
-            self.batch += [
-                AttemptLost(outcome(task, attempt=self.plan.attempt(), job=planned.id, state=BLOCKED))
-                for task in waiting
-            ]
+        for task in waiting if attempted else ():
+            attempt, before = self.plan.attempt(), self.plan.lost.get((planned.id, task), 0)
+            # Of the first three, pieces of output come at any time here, which they never do after a report.
+            instead_of = before if again and before > 3 else 0
+            told = outcome(task, attempt=attempt, job=planned.id, state=BLOCKED)
+            self.batch.append(AttemptLost(told, instead_of))
+            self.plan.lost[planned.id, task] = attempt
         self.batch.append(TasksBlocked(planned.id, tuple(waiting.ranges()), of, at, met))
 
     @precondition(lambda self: self.plan.jobs)

@@ -121,12 +121,24 @@ class Tasks:
         """(task, attempt) of those between the first and the last `keep` of histories that do not count."""
         found: list[tuple[int, int]] = []
         for task, attempts in self.history.items():
-            record = self.outcomes.get(task)
             for attempt in sorted(attempts)[keep:-keep]:
-                counts = attempt in self.spent.get(task, ()) or (record and record.report.attempt == attempt)
-                if not counts and attempts[attempt].ended_at < ended_before:
+                if not self._counts(task, attempt) and attempts[attempt].ended_at < ended_before:
                     found.append((task, attempt))
         return found
+
+    def _counts(self, task: int, attempt: int) -> bool:
+        """Against the task's retries, or as its record."""
+        record = self.outcomes.get(task)
+        return attempt in self.spent.get(task, ()) or (
+            record is not None and record.report.attempt == attempt
+        )
+
+    def forget(self, task: int, attempt: int) -> bool:
+        """Whether there was such an earlier attempt, and it did not count."""
+        gone = attempt in self.history[task] and not self._counts(task, attempt)
+        if gone:
+            del self.history[task][attempt]
+        return gone
 
     def compact(self, keep: int, ended_before: float) -> set[int]:
         """Which attempts were removed from the middle of histories."""
