@@ -116,7 +116,10 @@ async def test_histories_go_by_age_without_anybodys_hand_and_jobs_stay(
         whole = left()
         assert whole == (7, 14, 1)
         assert await swept(89) == whole
-        assert await swept(91) == ((4, 0, 0) if history_s else whole)
+        assert await swept(91) == ((4, 1, 0) if history_s else whole)
+        assert await swept(92) == ((4, 1, 0) if history_s else whole), "what was left out is still told"
+        view = await house.task(1, 0)
+        assert (len(view.attempts), view.left_out) == ((5, 3) if history_s else (8, 0))
         assert (await house.job(1)).counts.finished == 1
         assert (await house.task(1, 0)).state == "finished"
 

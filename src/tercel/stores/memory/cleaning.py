@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+from tercel.core.changes import Noted
 from tercel.core.model import JobRow
-from tercel.stores.contract import Cleaned, Compacted, Old, needed_by, values_named
+from tercel.stores.contract import LEFT_OUT, Cleaned, Compacted, Old, needed_by, values_named
 from tercel.stores.memory.books import Books
 from tercel.stores.memory.tasks import Tasks
 
@@ -76,10 +77,14 @@ def old(books: Books, before: float, keep: int, removed: Collection[int]) -> Old
         note
         for job, tasks in books.tasks.items()
         for note in tasks.notes
-        if job in removed or note.at < before
+        if job in removed or _is_old(note, before)
     ]
     attempts = [tasks.middle(keep, before) for job, tasks in books.tasks.items() if job not in removed]
     return Old(len(_closed(books, before)), len(notes), sum(map(len, attempts)))
+
+
+def _is_old(note: Noted, before: float) -> bool:
+    return note.at < before and note.what != LEFT_OUT
 
 
 def _closed(books: Books, before: float) -> list[int]:
@@ -95,7 +100,7 @@ def _forget_old(books: Books, before: float) -> Cleaned:
         del books.conditions[id]
     notes = 0
     for tasks in books.tasks.values():
-        left = [note for note in tasks.notes if note.at >= before]
+        left = [note for note in tasks.notes if not _is_old(note, before)]
         notes += len(tasks.notes) - len(left)
         tasks.notes = left
     return Cleaned(conditions=len(closed), notes=notes)

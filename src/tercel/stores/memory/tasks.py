@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -9,7 +10,7 @@ from tercel.core.changes import Noted, SpanConcluded
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.reports import Blame, End, Outcome
 from tercel.core.states import Stage, TaskState
-from tercel.stores.contract import noted_span, unattempted
+from tercel.stores.contract import LEFT_OUT, note_left_out, noted_span, unattempted
 
 
 class Tasks:
@@ -143,9 +144,17 @@ class Tasks:
     def compact(self, keep: int, ended_before: float) -> set[int]:
         """Which attempts were removed from the middle of histories."""
         gone = self.middle(keep, ended_before)
-        for task, attempt in gone:
-            del self.history[task][attempt]
+        for task, attempts in groupby(gone, key=lambda one: one[0]):
+            removed = [self.history[task].pop(attempt) for _, attempt in attempts]
+            self._leave_out(task, removed)
         return {attempt for _, attempt in gone}
+
+    def _leave_out(self, task: int, removed: Sequence[Outcome]) -> None:
+        """One note tells of all, however often some go."""
+        earlier = [note for note in self.notes if note.what == LEFT_OUT and note.ranges == ((task, task),)]
+        self.notes = [note for note in self.notes if note not in earlier]
+        at = max(outcome.ended_at for outcome in removed)
+        self.notes.append(note_left_out(removed[0].report.job, task, len(removed), at, earlier))
 
     def ended(self, state: TaskState) -> IntervalSet:
         numbers = IntervalSet((span.first, span.last) for span in self.spans if span.state is state)
