@@ -7,10 +7,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from tercel.manager.cleaning import _sweep_by_age
 from tercel.wire.api import Cleaned
 from tests.api.house import House, open_house
+
+DAY_S = 86_400.0
+LICENCE = {"on": "exit:75", "tester": "tcp:licence.lab:27000", "policy": "every 1h for 2d"}
+"""So seldom that it is tested only when somebody asks for it."""
 
 
 async def test_who_brings_a_job_back_waits_for_some_that_are_removed_not_for_all(
@@ -81,3 +87,74 @@ async def test_the_manager_looks_for_such_by_itself(home: Path, monkeypatch: pyt
         assert store.value_piece_count(key)
         house.manager.clock = lambda: time.time() + 90_000.0
         await house.until(lambda: not store.value_piece_count(key), "it is gone")
+
+
+@pytest.mark.parametrize("history_s", [0.0, 90 * DAY_S])
+async def test_histories_go_by_age_without_anybodys_hand_and_jobs_stay(
+    home: Path, monkeypatch: pytest.MonkeyPatch, history_s: float
+) -> None:
+    monkeypatch.setattr("tercel.manager.cleaning.KEPT_ATTEMPTS", 2)
+    async with open_house(home / "data", history_s=history_s) as house:
+        worker = await house.worker()
+        await house.submit(block_on=[LICENCE])
+        for _ in range(7):
+            await worker.report(await worker.offered(1), code=75)
+            assert (await house.ask("POST", "/v1/conditions/1/release", json={})).status == 200
+        await worker.report(await worker.offered(1))
+        await house.ended(1)
+        store, now = house.manager.store, time.time()
+
+        def left() -> tuple[int, int, int]:
+            conditions = store.conditions(open_only=False, before=None, limit=9)
+            return len(store.history(1, 0)), len(store.notes(1, 0)), len(conditions)
+
+        async def swept(days: int) -> tuple[int, int, int]:
+            house.manager.clock = lambda: now + days * DAY_S
+            await _sweep_by_age(house.manager)
+            return left()
+
+        whole = left()
+        assert whole == (7, 14, 1)
+        assert await swept(89) == whole
+        assert await swept(91) == ((4, 1, 0) if history_s else whole)
+        assert await swept(92) == ((4, 1, 0) if history_s else whole), "what was left out is still told"
+        view = await house.task(1, 0)
+        assert (len(view.attempts), view.left_out) == ((5, 3) if history_s else (8, 0))
+        assert (await house.job(1)).counts.finished == 1
+        assert (await house.task(1, 0)).state == "finished"
+
+
+async def test_the_manager_forgets_old_histories_by_itself(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tercel.manager.cleaning.QUIET_S", 0.0)
+    monkeypatch.setattr("tercel.manager.cleaning.EVERY_S", 0.01)
+    async with open_house(home / "data", history_s=90 * DAY_S) as house:
+        await house.submit(hold=True)
+        assert (await house.ask("POST", "/v1/release", json={"select": ["1"]})).status == 200
+        store, now = house.manager.store, time.time()
+        assert store.notes(1, 0)
+        house.manager.clock = lambda: now + 91 * DAY_S
+        await house.until(lambda: not store.notes(1, 0), "what was noted is gone")
+
+
+async def test_beforehand_all_is_counted_that_then_goes(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tercel.manager.cleaning.KEPT_ATTEMPTS", 2)
+    worker = await house.worker()
+    for job in (1, 2):
+        await house.submit(block_on=[LICENCE])
+        for _ in range(7):
+            await worker.report(await worker.offered(job), code=75)
+            assert (await house.ask("POST", f"/v1/conditions/{job}/release", json={})).status == 200
+        if job == 1:
+            await worker.report(await worker.offered(1))
+            await house.ended(1)
+    house.manager.clock = lambda: 1e10
+    body = {"older_s": 3600.0, "snapshot": False}
+    told = (await house.ask("POST", "/v1/clean", json={**body, "dry_run": True})).of(Cleaned)
+    assert (told.jobs, told.attempts) == (1, 3), "of the other"
+    assert (told.conditions, told.notes) == (2, 28), "blocked and released"
+    gone = (await house.ask("POST", "/v1/clean", json=body)).of(Cleaned)
+    assert msgspec.structs.replace(gone, dry_run=True) == told

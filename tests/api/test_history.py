@@ -154,6 +154,22 @@ async def test_the_history_of_a_task_that_was_tried_very_often_is_read_in_pages(
     assert (what.count("started"), what.count("failed")) == (61, 61)
 
 
+async def test_a_task_that_was_blocked_very_often_says_how_many_attempts_are_left_out(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(block_on=[{"on": "exit:75", "tester": "tcp:a.lab:1", "policy": "every 1h for 2d"}])
+    for _ in range(30):
+        await worker.report(await worker.offered(), code=75)
+        assert (await house.ask("POST", "/v1/conditions/1/release", json={})).status == 200
+    await worker.report(await worker.offered())
+    view = (await house.ended(1), await house.task(1, 0))[1]
+    notes = [attempt.note for attempt in view.attempts]
+    said = "blocked on tcp:a.lab:1 (exit:75)"
+    assert notes == [said] * 20 + [f"after 9 more like it: {said}", ""]
+    told = await house.get("/v1/jobs/1/tasks/0/history?limit=1000", History)
+    (last,) = [event.text for event in told.events if "more like it" in event.text]
+    assert last == f"exited with code 75: after 9 more like it: {said}"
+
+
 async def test_a_history_is_shown_to_its_owner_only_and_of_what_there_is(house: House) -> None:
     await house.submit()
     stranger = (await house.token(Role.USER, "bob")).secret

@@ -88,6 +88,44 @@ async def test_named_tasks_count_as_whole_jobs_do(house: House) -> None:
     assert saved(house) == [(1, 0), (2, 0)]
 
 
+# -- before many tasks are given up ----------------------------------------------------------------------
+
+
+async def test_many_tasks_are_put_into_a_snapshot_before_what_they_wait_for_is_given_up(house: House) -> None:
+    for tester, tasks in (("tcp:licence.lab:27000", 1500), ("tcp:store.lab:443", 1000)):
+        rule = {"on": "start", "tester": tester, "policy": "every 1h for 2d"}
+        await house.submit(array=f"0-{tasks - 1}", block_on=[rule])
+    few = await house.ask("POST", "/v1/conditions/2/fail", json={})
+    assert few.of(Counted) == Counted(count=1000), "a thousand are not many"
+    assert await taken(house) == []
+
+    many = await house.ask("POST", "/v1/conditions/1/fail", json={"why": "no budget"})
+
+    assert many.of(Counted) == Counted(count=1500, note=HAS_THEM)
+    assert saved(house) == [(1, 0)]
+    assert "given up" in (await taken(house))[0].why
+    again = (await house.ask("POST", "/v1/snapshots/1/restore")).of(Restoration)
+    assert (await house.job(again.jobs[0][1])).counts.blocked == 1500
+
+
+async def test_what_clears_while_the_snapshot_is_taken_is_not_given_up(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"on": "start", "tester": "tcp:licence.lab:27000", "policy": "every 1h for 2d"}
+    await house.submit(array="0-1999", block_on=[rule])
+    save = house.manager.snapshots.save
+
+    async def slowly(*args: Any) -> Any:
+        assert (await house.ask("POST", "/v1/conditions/1/release", json={})).status == 200
+        return await save(*args)
+
+    monkeypatch.setattr(house.manager.snapshots, "save", slowly)
+    refused = await house.ask("POST", "/v1/conditions/1/fail", json={})
+    assert refused.status == 400
+    assert "nothing waits for C1 any more" in refused.problem.detail
+    assert (await house.job(1)).counts.ready == 2000
+
+
 # -- before a rollback ------------------------------------------------------------------------------------
 
 
@@ -151,6 +189,15 @@ async def test_what_would_take_too_long_to_save_is_done_without_a_snapshot_and_t
     back = (await house.ask("POST", "/v1/rollback", json={"select": ["1.0"]})).of(RolledBack)
     assert back.note.startswith("no snapshot was taken before: ")
     assert await taken(house) == []
+
+
+async def test_a_million_tasks_that_have_ended_are_not_too_many(house: House) -> None:
+    await house.submit(array="0-1499999")
+    assert (await cancel(house, "1.0-999999")).note == HAS_THEM
+    assert (await cancel(house, "1.1000000-1099999")).note == "snapshot @2 has them as they were"
+    assert saved(house, 2) == [(1, 1_000_000)]
+    too_many = "no snapshot was taken before: 1,100,000 tasks have ended, which would take too long"
+    assert (await cancel(house, "1")).note == too_many
 
 
 async def test_outputs_larger_than_all_snapshots_may_be_are_removed_without_one(house: House) -> None:

@@ -16,12 +16,10 @@ from tercel.core.errors import StoreFull
 from tercel.core.model import Role
 from tercel.core.reports import End
 from tercel.core.states import Stage
-from tercel.manager.snapshots import SCHEDULED
-from tercel.stores.snapshot.checking import check
 from tercel.stores.snapshot.files import Writer, parts
 from tercel.stores.snapshot.records import JobPart, Part
 from tercel.wire.api import History
-from tercel.wire.api_snapshots import Restoration, SnapshotList
+from tercel.wire.api_snapshots import Restoration
 from tests.api.house import Answer, House
 
 pytestmark = pytest.mark.C(8)
@@ -309,23 +307,6 @@ async def test_a_disk_that_is_full_in_the_middle_leaves_nothing(
     assert answer.jobs == [(1, 3)], "numbers that were staged are not used again"
     assert store.lines(3, [(0, 9)]) == ["echo x"] * 5
     await house.sound()
-
-
-async def test_unfinished_jobs_are_saved_by_schedule_and_old_snapshots_go(house: House) -> None:
-    await house.submit(hold=True)
-    snapshots, now = house.manager.snapshots, [house.manager.clock()]
-    house.manager.clock = lambda: now[0]
-    house.manager.options = msgspec.structs.replace(house.manager.options, snapshots_kept=3)
-    assert 3590 < await snapshots.take_if_due(3600.0) <= 3600
-    assert (await house.get("/v1/snapshots", SnapshotList)).snapshots == []
-    for _ in range(5):
-        now[0] += 3601
-        await snapshots.take_if_due(3600.0)
-        assert await snapshots.take_if_due(3600.0) > 3000, "it is not due again"
-    found = (await house.get("/v1/snapshots", SnapshotList)).snapshots
-    assert [view.number for view in found] == [5, 4, 3]
-    assert {view.why for view in found} == {SCHEDULED}
-    assert len(check(house.data / "snapshots" / "000005.tercel").jobs) == 1
 
 
 async def test_what_a_killed_manager_left_on_its_way_is_swept_away(house: House) -> None:

@@ -229,6 +229,14 @@ def test_several_are_changed_at_once_or_none_if_one_is_not_there(
     assert [request for request in manager.requests if request.method == "POST"] == []
 
 
+def test_which_snapshot_was_taken_before_many_failed_is_told(tercel: Tercel, manager: FakeManager) -> None:
+    says(manager, condition())
+    manager.says("POST", "/v1/conditions/3/fail", api.Counted(count=2000, note="snapshot @7 has them"))
+    done = tercel("blocked", "fail", "C3")
+    assert (done.code, done.out) == (0, "2,000 tasks failed\n")
+    assert "snapshot @7 has them" in done.err
+
+
 def test_a_test_that_nobody_can_make_is_said_to_wait(tercel: Tercel, manager: FakeManager) -> None:
     says(manager, condition())
     manager.says("POST", "/v1/conditions/3/test", api.Counted(count=0))

@@ -43,7 +43,7 @@ def rolled(*, dry: bool = False, **more: Any) -> api.RolledBack:
 
 
 def cleaned(dry: bool) -> api.Cleaned:
-    return api.Cleaned(jobs=2, tasks=30, output_bytes=4096, conditions=1, notes=5, dry_run=dry)
+    return api.Cleaned(jobs=2, tasks=30, output_bytes=4096, conditions=1, notes=5, attempts=7, dry_run=dry)
 
 
 # -- history ----------------------------------------------------------------------------------------------
@@ -218,8 +218,8 @@ def test_who_rolls_nothing_back_is_told_what_is_taken(tercel: Tercel, manager: F
 def test_what_is_old_is_counted_before_it_is_removed(tercel: Tercel, manager: FakeManager) -> None:
     kept = msgspec.structs.replace(cleaned(False), note="snapshot @3 has them as they were")
     manager.says("POST", "/v1/clean", cleaned(True), cleaned(True), kept)
-    assert tercel("clean", "--older", "30d", "--dry-run").out.startswith(
-        "would remove 2 jobs of 30 tasks with 4.0 KiB"
+    assert tercel("clean", "--older", "30d", "--dry-run").out == (
+        "would remove 2 jobs of 30 tasks with 4.0 KiB of output; 1 condition, 5 notes, 7 attempts of long histories\n"
     )
     done = tercel("clean", "--older", "30d", "--yes")
     assert done.out.startswith("removed 2 jobs of 30 tasks")

@@ -104,6 +104,17 @@ def test_show_of_a_task_has_every_attempt(tercel: Tercel, manager: FakeManager) 
     assert len(tercel("show", "37.4", "--json").json["attempts"]) == 2
 
 
+def test_show_of_a_task_says_how_many_attempts_are_not_kept_any_more(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    tried = [attempt(), attempt(attempt=99)]
+    for left_out, says in ((431, "… 431 more attempts between these"), (1, "… 1 more attempt between")):
+        manager.says("GET", "/v1/jobs/37/tasks/4", task(4, attempts=tried, left_out=left_out))
+        assert tercel("show", "37.4").out.splitlines()[-1].startswith(says)
+    manager.says("GET", "/v1/jobs/37/tasks/4", task(4, attempts=tried))
+    assert "…" not in tercel("show", "37.4").out
+
+
 def test_show_of_several_tasks_is_a_table(tercel: Tercel, manager: FakeManager) -> None:
     manager.says("GET", "/v1/jobs/37", job())
     manager.says("GET", "/v1/jobs/37/tasks", api.TaskList(tasks=[task(8), task(9)], more=False))

@@ -25,7 +25,7 @@ from tercel.core.changes import (
 from tercel.core.model import After, Call, Function, JobSpec
 from tercel.core.reports import Output
 from tercel.core.states import Stage
-from tercel.stores.contract import Cleaned, Store
+from tercel.stores.contract import Cleaned, Old, Store, count_left_out
 from tercel.stores.sqlite import SqliteStore, cleaning
 from tests.conformance.stores import (
     BLOCKED,
@@ -323,6 +323,25 @@ def test_old_notes_go_and_conditions_that_were_closed_long_ago(kept: Kept) -> No
     assert kept.reopen().next_condition == 5
 
 
+def test_what_would_go_is_counted_and_nothing_goes(kept: Kept) -> None:
+    hand_over(
+        kept.store,
+        *ended(1),
+        job(2),
+        *[Noted(number, ((0, 9),), at, "held") for number in (1, 2) for at in (5.0, 20.0)],
+        *[ConditionSet(condition(id, closed_at=at)) for id, at in ((1, 5.0), (2, None), (3, 20.0))],
+        *[AttemptLost(outcome(3, attempt=50 + n, job=1, state=BLOCKED)) for n in range(8)],
+        *[AttemptLost(outcome(3, attempt=10 + n, job=2, state=BLOCKED)) for n in range(8)],
+        *[AttemptSpent(outcome(4, attempt=30 + n, job=2, state=FAILED)) for n in range(8)],
+    )
+    before = answers(kept.store, attempts=9)
+    assert kept.store.old(before=10.0, keep=2, removed=[1]) == Old(conditions=1, notes=3, attempts=0)
+    assert kept.store.old(before=NEW, keep=2, removed=[1]) == Old(conditions=2, notes=4, attempts=4)
+    assert kept.store.old(before=NEW, keep=2, removed=[]) == Old(conditions=2, notes=4, attempts=8)
+    assert kept.store.old(before=NEW, keep=4, removed=[]).attempts == 0
+    assert answers(kept.store, attempts=9) == before
+
+
 # --- long histories
 
 
@@ -357,6 +376,41 @@ def test_of_a_task_that_was_tried_very_often_the_first_and_the_last_attempts_sta
     assert kept.store.output_segments(12, "out") == []
     (live,) = kept.reopen().jobs
     assert live.failures == {5: 6}
+
+
+@pytest.mark.parametrize("limit", [1, 1000])
+def test_how_many_attempts_are_left_out_is_noted_and_stays_as_long_as_the_job(kept: Kept, limit: int) -> None:
+    def compact() -> None:
+        after: tuple[int, int] | None = (0, -1)
+        while after is not None:
+            after = kept.store.compact_history(ended_before=NEW, keep=2, after=after, limit=limit).after
+
+    def lost(first: int, task: int = 3) -> list[Change]:
+        return [AttemptLost(outcome(task, attempt=first + n, state=BLOCKED)) for n in range(8)]
+
+    hand_over(kept.store, job(1), *lost(10), *lost(50, task=4)[:4], Noted(1, ((0, 9),), 5.0, "held"))
+    compact()
+    (held, told) = kept.store.notes(1, 3)
+    assert (held.what, told.what, told.note) == ("held", "left out", "4 of its attempts")
+    hand_over(kept.store, *lost(100))
+    compact()
+    assert clean(kept.store).notes == 1
+    (told,) = kept.store.notes(1, 3)
+    assert told.note == "12 of its attempts", "in all"
+    assert told.at == outcome(3, attempt=0).ended_at
+    assert (count_left_out([told]), kept.store.notes(1, 4)) == (12, [])
+    hand_over(kept.store, JobEnded(1, 10.0, 10, 0, 0))
+    assert kept.store.old(before=NEW, keep=2, removed=[]).notes == 0
+    assert kept.store.old(before=NEW, keep=2, removed=[1]).notes == 1
+    kept.store.remove_jobs([1], ended_before=NEW)
+    assert clean(kept.store).notes == 1
+
+
+def test_what_others_say_is_left_out_counts_for_nothing() -> None:
+    told = [
+        Noted(1, ((0, 0),), 1.0, "left out", text) for text in ("", "many", "9" * 5000, "-3 of its attempts")
+    ]
+    assert count_left_out(told) == 0
 
 
 def test_an_attempt_that_counts_after_all_keeps_its_output_though_it_is_in_the_midst_of_a_history(

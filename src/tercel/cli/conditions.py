@@ -42,6 +42,9 @@ def change_each(
     async def ask(client: AsyncClient) -> None:
         for id in ids:
             await client.condition(id)  # before anything is changed
-        tell(ids, [(await change(client, id)).count for id in ids])
+        done = [await change(client, id) for id in ids]
+        tell(ids, [one.count for one in done])
+        for note in [one.note for one in done if one.note]:
+            screen.note(note)
 
     talk(screen, ask)

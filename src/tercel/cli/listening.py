@@ -10,7 +10,7 @@ from tercel.cli.lazy import late
 from tercel.cli.logbook import LogOptions
 from tercel.cli.screen import Screen
 from tercel.cli.services import run_service
-from tercel.core.commands import parse_time
+from tercel.core.commands import parse_size, parse_time
 from tercel.core.errors import UsageError
 from tercel.core.throttles import parse_rates
 from tercel.links.access import DEFAULT_PORT
@@ -22,6 +22,10 @@ F = TypeVar("F", bound=Callable[..., object])
 
 SHORTEST_S = 60.0
 """Between two snapshots by schedule."""
+YOUNGEST_S = 3600.0
+"""What is told of tasks is kept at least so long: people look at it when something went wrong."""
+MOST_SNAPSHOTS = 10_000
+"""Of a kind: the header of each is read whenever one is taken, or they are listed."""
 
 _OPTIONS = (
     click.option(
@@ -63,6 +67,29 @@ _OPTIONS = (
         help="How often unfinished jobs are put into a snapshot; `off`: never.",
     ),
     click.option(
+        "--keep-snapshots",
+        type=click.IntRange(1, MOST_SNAPSHOTS),
+        default=10,
+        metavar="N",
+        show_default=True,
+        help="How many snapshots are kept: so many by schedule, and so many from before something was changed for good.",
+    ),
+    click.option(
+        "--keep-snapshot-bytes",
+        default="4G",
+        metavar="SIZE",
+        show_default=True,
+        help="At most so much of all these together; the newest stays in any case.",
+    ),
+    click.option(
+        "--keep-history",
+        default="off",
+        metavar="TIME",
+        show_default=True,
+        help="When what befell tasks is forgotten: notes, closed conditions, and the middle of very long histories; `off`: by "
+        "`tercel clean`. Jobs and their results stay.",
+    ),
+    click.option(
         "--throttle",
         multiple=True,
         metavar="RATE",
@@ -85,6 +112,9 @@ def manager_options(
     grace: str,
     heartbeat: str,
     snapshot_every: str,
+    keep_snapshots: int,
+    keep_snapshot_bytes: str,
+    keep_history: str,
     throttle: tuple[str, ...],
 ) -> ManagerOptions:
     directory = data_dir() if data is None else private_dir(data.absolute())
@@ -94,6 +124,15 @@ def manager_options(
     every_s = 0.0 if snapshot_every == "off" else parse_time(snapshot_every, "snapshot-every")
     if every_s and every_s < SHORTEST_S:
         raise UsageError(f"--snapshot-every is at least {SHORTEST_S:g} s, or off", "snapshot-every")
+    snapshots_bytes = parse_size(keep_snapshot_bytes, "keep-snapshot-bytes")
+    if snapshots_bytes <= 0 or keep_snapshot_bytes.strip().isdigit():
+        # Elsewhere a bare number is megabytes, as in sbatch: here it would be read as what the option is called.
+        raise UsageError(
+            "--keep-snapshot-bytes is more than nothing, with a unit: write 500M or 4G", "keep-snapshot-bytes"
+        )
+    history_s = 0.0 if keep_history == "off" else parse_time(keep_history, "keep-history")
+    if history_s < YOUNGEST_S and keep_history != "off":
+        raise UsageError("--keep-history is at least 1h, or off", "keep-history")
     return ManagerOptions(
         data=directory,
         host=host,
@@ -101,6 +140,9 @@ def manager_options(
         grace_s=parse_time(grace, "grace"),
         heartbeat_s=heartbeat_s,
         snapshot_every_s=every_s,
+        snapshots_kept=keep_snapshots,
+        snapshots_bytes=snapshots_bytes,
+        history_s=history_s,
         rates=parse_rates(throttle),
     )
 

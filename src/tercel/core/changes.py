@@ -65,6 +65,8 @@ class AttemptLost(msgspec.Struct, frozen=True):
     """
 
     outcome: Outcome
+    instead_of: int = 0
+    """An earlier attempt of the task, lost as well, whose record and output go: this one tells how many there were. 0: of none."""
 
 
 class SpanConcluded(msgspec.Struct, frozen=True):

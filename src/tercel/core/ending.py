@@ -91,6 +91,6 @@ class Ending(Joining):
 
 def forget_tries(job: Job, tasks: IntervalSet) -> None:
     """They have ended without an attempt's report."""
-    for told in (job.failures, job.growths, job.interruptions, job.delayed, job.outgrown):
+    for told in (*job.tries, job.delayed, job.outgrown):
         for task in members_among(told, tasks):
             del told[task]

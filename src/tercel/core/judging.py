@@ -26,6 +26,11 @@ NOTED_INTERRUPTIONS = 20
 """Of one task, in its history: a node that fails once a second for weeks must not fill the disk."""
 NAMED_MOST = 50
 """Things of a kind that a job's tasks may wait for by what they printed, at one place: see `_one_of_few`."""
+NOTED_BLOCKINGS = 20
+"""Of one task, all of them; then every one whose number is a power of two, and the newest, each with how many it stands for.
+
+What is broken and mended in turn for weeks must not fill the disk, least of all with what the attempts print.
+"""
 MAX_GROWTHS = 10
 """Of one task: what needs ever more memory has a fault."""
 
@@ -83,8 +88,8 @@ class Judging(Adopting):
             return False
         outcome = Outcome(after, worker.id, now, report)
         job.ended_in(after).add(task)
-        if job.failures or job.growths or job.interruptions:
-            for told in (job.failures, job.growths, job.interruptions):
+        if job.failures or job.growths or job.interruptions or job.blockings:
+            for told in job.tries:
                 told.pop(task, None)
         if job.out:
             self._came_through(job, task, now)
@@ -128,10 +133,10 @@ class Judging(Adopting):
         """Something outside kept it from going on: its task waits for that. If it is not its task any more, that is no news."""
         job, task = flight.job, flight.task
         seen = seen_by(rule, report)
-        note = f"blocked on {rule.tester} ({rule.on})" + (f": {seen}" if seen else "")
-        note += f"; {report.note}" if report.note else ""
-        told = msgspec.structs.replace(report, note=note)
-        self.changes.append(AttemptLost(Outcome(TaskState.BLOCKED, worker.id, now, told, Blame.OUTSIDE)))
+        instead_of, more = _blocked_again(job, task, report.attempt)
+        told = msgspec.structs.replace(report, note=_blocked_note(rule, seen, report.note, more))
+        outcome = Outcome(TaskState.BLOCKED, worker.id, now, told, Blame.OUTSIDE)
+        self.changes.append(AttemptLost(outcome, instead_of))
         if job.flights.get(task) is not flight:
             self._forget_stray(flight)
             self._close(flight, again=True)
@@ -233,6 +238,30 @@ def _outgrew(job: Job, flight: Flight, report: Report) -> bool:
     if report.end is not End.EXCEEDED or report.exceeded != "memory" or job.row.spec.mem_growth <= 1:
         return False
     return job.growths.get(flight.task, 0) < MAX_GROWTHS and flight.lease.needs.mem_bytes < MAX_MEM_BYTES
+
+
+def _blocked_note(rule: BlockRule, seen: str, note: str, more: int) -> str:
+    """Of an attempt's record. `seen`: what it printed; `more`: how many like it are told by this one."""
+    told = (
+        f"blocked on {rule.tester} ({rule.on})"
+        + (f": {seen}" if seen else "")
+        + (f"; {note}" if note else "")
+    )
+    return f"after {more:,} more like it: {told}" if more else told
+
+
+def _blocked_again(job: Job, task: int, attempt: int) -> tuple[int, int]:
+    """Of an attempt that is blocked: which it takes the place of (0: none), and how many before it are not kept. See NOTED_BLOCKINGS."""
+    if not any(task in out for out in job.out.values()):
+        return 0, 0  # nothing has let it go: it is the first time, and most tasks have no other
+    times = job.blockings[task] = job.blockings.get(task, 1) + 1
+    if times <= NOTED_BLOCKINGS:
+        return 0, 0
+    before = job.last_blocked.get(task, 0)
+    job.last_blocked[task] = attempt
+    stays = max(NOTED_BLOCKINGS, 1 << ((times - 1).bit_length() - 1))
+    more = times - 1 - stays
+    return (before if more else 0), more
 
 
 def _retry_rule(spec: JobSpec, report: Report) -> tuple[int, float]:

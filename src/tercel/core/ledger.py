@@ -38,6 +38,7 @@ class Job:
         "after",
         "arrows",
         "blocked",
+        "blockings",
         "blocks",
         "cancelled",
         "counted",
@@ -56,6 +57,7 @@ class Job:
         "inputs",
         "interruptions",
         "kind",
+        "last_blocked",
         "long_s",
         "mean_wall_s",
         "most_fails",
@@ -132,6 +134,10 @@ class Job:
         """Tasks that wait for the job to ask for more memory: how many bytes they had, and used."""
         self.interruptions: dict[int, tuple[int, str]] = {}
         """How often attempts of an unfinished task were ended by their worker, and why the last was."""
+        self.blockings: dict[int, int] = {}
+        """How often attempts of an unfinished task met something broken outside, of those that did so more than once, ..."""
+        self.last_blocked: dict[int, int] = {}
+        """... and of those that did so very often, the last of those attempts."""
         self.refused_by: dict[str, str] = {}
         """Workers that cannot run this job, and why."""
         self.record: Record | None = None
@@ -209,6 +215,11 @@ class Job:
         if self.mean_wall_s is None and self.row.flow:
             return self.user.mean_wall_s
         return self.mean_wall_s
+
+    @property
+    def tries(self) -> tuple[dict[int, int] | dict[int, tuple[int, str]], ...]:
+        """What is counted of unfinished tasks, by task: forgotten when they end."""
+        return self.failures, self.growths, self.interruptions, self.blockings, self.last_blocked
 
     @property
     def ended_count(self) -> int:

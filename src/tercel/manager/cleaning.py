@@ -2,7 +2,8 @@
 
 In small slices, each where commits are made and between two of them, so that nobody waits long for the disk.
 What jobs have left that were never here, since they could not be restored or forked, goes without being asked for, and so
-do uploaded values that no job has referred to for a day.
+do uploaded values that no job has referred to for a day; and what is told of tasks (not the tasks), if the manager was given
+an age for it.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import logging
 from functools import partial
 
 from tercel.core.errors import PassingFault, UsageError
+from tercel.core.sizes import duration
 from tercel.manager.access import Identity
 from tercel.manager.service import Manager
 from tercel.stores.contract import Cleaned as Slice
@@ -47,17 +49,7 @@ async def clean(manager: Manager, who: Identity, asked: Clean) -> Cleaned:
     note = await _keep_safe(manager, who, before) if asked.snapshot else ""
     jobs, tasks, output_bytes = await _remove_jobs(manager, before)
     gone = await _sweep(manager, before)
-    attempts, after = 0, (0, -1)
-    while True:
-        compacted = await manager.on_disk(
-            lambda after=after: manager.store.compact_history(  # type: ignore[misc]
-                ended_before=before, keep=KEPT_ATTEMPTS, after=after
-            )
-        )
-        attempts += compacted.attempts
-        if compacted.after is None:
-            break
-        after = compacted.after
+    attempts = await _compact(manager, before)
     return Cleaned(
         jobs=jobs,
         tasks=tasks,
@@ -77,9 +69,41 @@ async def keep_sweeping(manager: Manager) -> None:
             await asyncio.wait_for(manager.leftovers.wait(), EVERY_S)
         manager.leftovers.clear()
         try:
-            await _sweep(manager, 0.0)
+            await _sweep_by_age(manager)
         except PassingFault as error:
-            log.warning("what is left of removed jobs stays for now: %s", error)
+            log.warning("what is left of removed jobs, and what is old, stays for now: %s", error)
+
+
+async def _sweep_by_age(manager: Manager) -> None:
+    """Without an age, only what is left of removed jobs."""
+    history_s = manager.options.history_s
+    if not history_s:
+        await _sweep(manager, 0.0)
+        return
+    before = manager.clock() - history_s
+    gone = await _sweep(manager, before)
+    attempts = await _compact(manager, before)
+    if gone.conditions or gone.notes or attempts:
+        log.info(
+            "of what is older than %s, %d conditions, %d notes and %d attempts of long histories were removed",
+            duration(history_s),
+            gone.conditions,
+            gone.notes,
+            attempts,
+        )
+
+
+async def _compact(manager: Manager, before: float) -> int:
+    """How many attempts went, of those that ended before then in the middle of long histories."""
+    attempts, after = 0, (0, -1)
+    while True:
+        compacted = await manager.on_disk(
+            partial(manager.store.compact_history, ended_before=before, keep=KEPT_ATTEMPTS, after=after)
+        )
+        attempts += compacted.attempts
+        if compacted.after is None:
+            return attempts
+        after = compacted.after
 
 
 async def _sweep(manager: Manager, before: float) -> Slice:
@@ -155,9 +179,15 @@ async def _counted(manager: Manager, before: float) -> Cleaned:
     """Without those that become removable only when others are gone which need them."""
     found = await _removable(manager, before, MOST_JOBS)
     weights = [await asyncio.to_thread(_weight, manager, id) for id in found]
+    old = await asyncio.to_thread(
+        partial(manager.store.old, before=before, keep=KEPT_ATTEMPTS, removed=frozenset(found))
+    )
     return Cleaned(
         jobs=len(found),
         tasks=sum(tasks for tasks, _ in weights),
         output_bytes=sum(size for _, size in weights),
+        conditions=old.conditions,
+        notes=old.notes,
+        attempts=old.attempts,
         dry_run=True,
     )

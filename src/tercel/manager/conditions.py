@@ -17,9 +17,9 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.model import Role
 from tercel.core.policies import parse_policy
 from tercel.manager.access import Identity
-from tercel.manager.requests import check_reason, saved
+from tercel.manager.requests import SAFE_TASKS, check_reason, saved
 from tercel.manager.service import Manager
-from tercel.wire.api import ConditionJob, ConditionList, ConditionView
+from tercel.wire.api import ConditionJob, ConditionList, ConditionView, Counted
 
 JOBS_SHOWN = 100
 RANGES_SHOWN = 100
@@ -162,14 +162,18 @@ async def release(manager: Manager, who: Identity, id: int, count: int) -> int:
     return released
 
 
-async def fail(manager: Manager, who: Identity, id: int, why: str) -> int:
-    """How many tasks failed by this."""
+async def fail(manager: Manager, who: Identity, id: int, why: str) -> Counted:
+    """How many tasks failed by this. Of many a snapshot is taken before, as if they were cancelled."""
     check_reason(why, "why")
     condition = await _open(manager, who, id)
     reason = f"given up by {who.user}" + (f": {why}" if why else "")
+    note = ""
+    if condition.count > SAFE_TASKS:
+        note = await manager.safety_snapshot(list(condition.jobs), f"before it was {reason}")
+        condition = await _open(manager, who, id)  # it may have cleared meanwhile
     failed = manager.machine.on_fail_condition(condition, reason, manager.clock())
     await saved(manager)
-    return failed
+    return Counted(count=failed, note=note)
 
 
 async def pause(manager: Manager, who: Identity, id: int) -> int:

@@ -26,6 +26,8 @@ class ManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_every_s: float = 0.0
     """How often unfinished jobs are put into a snapshot; 0: never."""
     snapshots_kept: int = 10
-    """Of those that it takes by itself, the last so many ..."""
+    """Of those that it takes by itself, the last so many of each kind (by schedule, and before something is done) ..."""
     snapshots_bytes: int = 4 * 2**30
-    """... if they are not larger together."""
+    """... if all of them are not larger together."""
+    history_s: float = 0.0
+    """Notes, closed conditions and the middle of long histories go when they are so old; 0: when somebody cleans."""

@@ -32,7 +32,7 @@ JOBS_AT_ONCE = 1000
 """Read from the store, cancelled or retried before others get their turn."""
 
 SAFE_TASKS = 1000
-"""More unfinished ones than these are put into a snapshot before they are cancelled, of however many jobs they are."""
+"""More unfinished ones than these are put into a snapshot before they are cancelled or given up, of however many jobs they are."""
 
 Chosen = tuple[int, IntervalSet | None]
 """A job, and of its tasks some, or None for all."""

@@ -45,7 +45,7 @@ async def post_release(call: Call) -> web.Response:
 
 async def post_fail(call: Call) -> web.Response:
     asked = await call.body(ConditionFailure)
-    return answer(Counted(count=await conditions.fail(call.manager, call.who, _id(call), asked.why)))
+    return answer(await conditions.fail(call.manager, call.who, _id(call), asked.why))
 
 
 async def get_switches(call: Call) -> web.Response:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -33,8 +33,12 @@ log = logging.getLogger("tercel.manager")
 
 DIRECTORY = "snapshots"
 SUFFIX = ".tercel"
-SAFETY_TASKS = 200_000
-"""Ended ones, of jobs that are put into a snapshot before something is done to them: that takes about a second."""
+SAFETY_TASKS = 1_000_000
+"""Ended ones, of jobs that are put into a snapshot before something is done to them.
+
+The manager goes on meanwhile (see `save`), so only who asked waits: two to five seconds for a million (benchmarks/snapshots.py).
+Results of so many tasks took hours: for a way back people wait that long. Ten times as many would look like a command that hangs.
+"""
 SAVES_AT_ONCE = 2
 """For clients: each takes a thread, of which there are few, and other requests need them."""
 TURN_S = 60.0
@@ -241,23 +245,42 @@ class Snapshots:
         return found
 
     def _prune(self) -> None:
-        """The oldest go. The newest stays, however large it is."""
-        sizes: dict[int, int] = {}
+        """Those that are not to be kept any longer go: see `outdated`."""
+        scheduled = {view.number for view, _ in self._found() if view.why == SCHEDULED}
+        kinds: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for number in self._numbers():
             with suppress(OSError):
-                sizes[number] = self._path(number).stat().st_size
+                kinds[number in scheduled][number] = self._path(number).stat().st_size
         options = self._manager.options
-        while len(sizes) > 1 and (
-            len(sizes) > options.snapshots_kept or sum(sizes.values()) > options.snapshots_bytes
-        ):
-            oldest = min(sizes)
-            _remove(self._path(oldest))
-            del sizes[oldest]
+        for number in outdated(kinds, options.snapshots_kept, options.snapshots_bytes):
+            _remove(self._path(number))
 
     def _sweep(self) -> None:
         """What a manager that was killed left on its way."""
         for path in [*self._named("passing-*"), *self._named(".*.part")]:
             _remove(path)
+
+
+def outdated(kinds: Sequence[Mapping[int, int]], most: int, most_bytes: int) -> list[int]:
+    """The numbers of those that go, by the sizes of all: of each kind the oldest beyond `most`, then the oldest of the larger kind.
+
+    Apart, so that ten rollbacks in a row leave what was saved by schedule. The last of a kind goes only if there is nothing else
+    to remove, and the newest of all stays, however large it is.
+    """
+    kept = [dict(sorted(kind.items())) for kind in kinds if kind]
+    gone = [number for kind in kept for number in list(kind)[:-most]]
+    for kind in kept:
+        for number in gone:
+            kind.pop(number, None)
+    while sum(map(len, kept)) > 1 and sum(sum(kind.values()) for kind in kept) > most_bytes:
+        several = [kind for kind in kept if len(kind) > 1]
+        # Of two that are the last of their kinds, the older.
+        chosen = max(several, key=lambda kind: sum(kind.values())) if several else min(kept, key=min)
+        oldest = min(chosen)
+        del chosen[oldest]
+        gone.append(oldest)
+        kept = [kind for kind in kept if kind]
+    return gone
 
 
 def _may_see(who: Identity, header: Header) -> bool:

@@ -21,7 +21,7 @@ from tercel.core.selectors import task_name
 from tercel.core.states import TERMINAL, TaskState
 from tercel.manager import finding, logs
 from tercel.manager.service import Manager
-from tercel.stores.contract import Store
+from tercel.stores.contract import Store, count_left_out
 from tercel.wire.api import (
     AttemptView,
     Counts,
@@ -252,7 +252,8 @@ async def task_view(manager: Manager, row: JobRow, task: int) -> TaskView | None
     flight = job.flights.get(task) if job is not None else None
     # One that was given up as lost may be back: it has not ended.
     history = [_attempt_view(o) for o in tried if flight is None or o.report.attempt != flight.attempt]
-    return replace(view, attempts=history + view.attempts)
+    notes = await asyncio.to_thread(manager.store.notes, row.id, task) if len(tried) > 1 else ()
+    return replace(view, attempts=history + view.attempts, left_out=count_left_out(notes))
 
 
 def _open_view(manager: Manager, job: Job, task: int, state: TaskState, waiting: str, now: float) -> TaskView:

@@ -13,6 +13,7 @@ What is old is removed by `remove_jobs`, `clean` and `compact_history`. Each is 
 `commit` is, never between a `write` and its commit. If one raises, it has removed nothing and may be called again.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
@@ -63,6 +64,15 @@ class Compacted(msgspec.Struct, frozen=True):
     segments: int
     after: tuple[int, int] | None
     """Where to go on; None: all was looked at."""
+
+
+class Old(msgspec.Struct, frozen=True):
+    """What would go by its age."""
+
+    conditions: int
+    notes: int
+    attempts: int
+    """In the middle of long histories."""
 
 
 class Store(SnapshotStore, Protocol):
@@ -118,8 +128,11 @@ class Store(SnapshotStore, Protocol):
         """Of each task's earlier attempts, remove those between the first and the last `keep`.
 
         Looks at about `limit` tasks that come after (job, task). Attempts that count against retries stay, and those
-        that ended later.
+        that ended later. How many went is noted of the task (see `note_left_out`), for as long as its job is there.
         """
+
+    def old(self, *, before: float, keep: int, removed: Collection[int]) -> Old:
+        """What `clean` and `compact_history` would remove that is older, if these jobs were removed before. A question."""
 
     def job(self, job: int) -> JobRow | None: ...
 
@@ -235,6 +248,24 @@ SPAN_WORDS = {End.SKIPPED: "skipped", End.BLOCKED: "given up", End.CANCELLED: "c
 def noted_span(span: SpanConcluded, first: int, last: int) -> Noted:
     """What a part of a span is in the history of its tasks, also after they are reopened."""
     return Noted(span.job, ((first, last),), span.at, SPAN_WORDS[span.end], span.reason)
+
+
+LEFT_OUT = "left out"
+"""A note of this word does not go by its age: what it speaks of is gone for good."""
+_LEFT_OUT = re.compile(r"([0-9]{1,15}) of its attempts", re.ASCII)
+
+
+def note_left_out(job: int, task: int, count: int, at: float, earlier: Sequence[Noted]) -> Noted:
+    """What is noted of a task from whose history so many went, in the place of earlier ones of that."""
+    count += count_left_out(earlier)
+    at = max(at, *(note.at for note in earlier)) if earlier else at
+    return Noted(job, ((task, task),), at, LEFT_OUT, f"{count} of its attempts")
+
+
+def count_left_out(notes: Iterable[Noted]) -> int:
+    """By these notes of a task. What others wrote into a snapshot under that word counts for nothing."""
+    told = (_LEFT_OUT.match(note.note) for note in notes if note.what == LEFT_OUT)
+    return sum(int(match[1]) for match in told if match is not None)
 
 
 def values_named(row: JobRow, calls: Iterable[Call]) -> set[str]:

@@ -252,6 +252,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What could be done about how it ended."""
     attempts: list[AttemptView] = []
     """Ended ones, oldest first; the last is the task's outcome if its state is terminal. In a list only that one."""
+    left_out: int = 0
+    """How many more there were, in the middle of very many: they were removed by their age."""
     stdout: str | None = None
     """With outputs=true: what is kept (of more than 16 MiB its tail; logs give all), undecodable bytes replaced."""
     stderr: str | None = None

@@ -108,6 +108,6 @@ class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
     conditions: int = 0
     notes: int = 0
     attempts: int = 0
-    """Earlier ones, of tasks that were tried very often. Not counted beforehand, as the two before it."""
+    """Earlier ones, of tasks that were tried very often."""
     dry_run: bool = False
     note: str = ""

@@ -14,7 +14,10 @@ from tercel.cli.words import count
 @click.option("--why", default="", metavar="TEXT", help="For those who ask why their tasks failed.")
 @click.pass_obj
 def command(screen: Screen, conditions: tuple[str, ...], why: str) -> None:
-    """Give conditions up: all tasks that wait for them fail, without blame. `tercel retry` runs them again."""
+    """Give conditions up: all tasks that wait for them fail, without blame. `tercel retry` runs them again.
+
+    Before more than a thousand fail by one of them, a snapshot of their jobs is taken (see `tercel snapshot list`).
+    """
 
     def tell(ids: list[int], counts: list[int]) -> None:
         screen.emit({"failed": sum(counts), "conditions": ids})

@@ -30,17 +30,14 @@ def command(screen: Screen, older: str, dry_run: bool, no_snapshot: bool, yes: b
         found = await client.clean(older_s, dry_run=True)
         if dry_run:
             screen.emit(found)
-            screen.tell(f"would remove {told(found)}, and conditions and notes of that age")
+            screen.tell(f"would remove {told(found)}")
             return
-        if not is_sure(f"Remove {told(found)}, and conditions and notes of that age?", yes):
+        if not is_sure(f"Remove {told(found)}?", yes):
             screen.note("nothing was removed")
             return
         gone = await client.clean(older_s, snapshot=not no_snapshot)
         screen.emit(gone)
-        screen.tell(
-            f"removed {told(gone)}; {count(gone.conditions, 'condition')}, {count(gone.notes, 'note')}, "
-            f"{count(gone.attempts, 'attempt')} of long histories"
-        )
+        screen.tell(f"removed {told(gone)}")
         if gone.note:
             screen.note(gone.note)
 
@@ -48,4 +45,8 @@ def command(screen: Screen, older: str, dry_run: bool, no_snapshot: bool, yes: b
 
 
 def told(found: Cleaned) -> str:
-    return f"{count(found.jobs, 'job')} of {count(found.tasks, 'task')} with {size(found.output_bytes)} of output"
+    jobs = f"{count(found.jobs, 'job')} of {count(found.tasks, 'task')} with {size(found.output_bytes)} of output"
+    return (
+        f"{jobs}; {count(found.conditions, 'condition')}, {count(found.notes, 'note')}, "
+        f"{count(found.attempts, 'attempt')} of long histories"
+    )

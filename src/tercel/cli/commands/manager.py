@@ -22,6 +22,9 @@ def command(
     grace: str,
     heartbeat: str,
     snapshot_every: str,
+    keep_snapshots: int,
+    keep_snapshot_bytes: str,
+    keep_history: str,
     throttle: tuple[str, ...],
     log_file: Path | None,
     log_level: str,
@@ -31,5 +34,16 @@ def command(
     It listens on this machine only, unless --host says otherwise, for which a token must exist (`tercel token
     create`). Ctrl-C or SIGTERM stops it; workers go on with what they run and return when it is back.
     """
-    options = manager_options(host, port, data, grace, heartbeat, snapshot_every, throttle)
+    options = manager_options(
+        host,
+        port,
+        data,
+        grace,
+        heartbeat,
+        snapshot_every,
+        keep_snapshots,
+        keep_snapshot_bytes,
+        keep_history,
+        throttle,
+    )
     return run_manager(screen, options, None, LogOptions(log_file, log_level))

@@ -12,7 +12,7 @@ from tercel.cli.placing import needs_of, placing_facts
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import PAGE, Chosen, each_task, existing, one_task, resolve
 from tercel.cli.talking import talk
-from tercel.cli.words import Cell, duration, ended, needs, pairs, plain, short, size, states, table
+from tercel.cli.words import Cell, count, duration, ended, needs, pairs, plain, short, size, states, table
 from tercel.core.errors import NotFound
 from tercel.core.intervals import IntervalSet
 from tercel.core.states import TaskState
@@ -148,6 +148,8 @@ def _task_lines(screen: Screen, view: TaskView) -> list[str]:
     ]
     if view.attempts:
         lines += ["", *table(ATTEMPTS, map(_attempt_row, view.attempts))]
+    if view.left_out:
+        lines.append(f"… {count(view.left_out, 'more attempt')} between these: removed by their age")
     return lines
 
 

@@ -25,6 +25,9 @@ def command(
     grace: str,
     heartbeat: str,
     snapshot_every: str,
+    keep_snapshots: int,
+    keep_snapshot_bytes: str,
+    keep_history: str,
     throttle: tuple[str, ...],
     cpus: float | None,
     mem: str | None,
@@ -38,6 +41,17 @@ def command(
     token for workers is written to worker.token in the data directory (mode 0600) and never printed.
     """
     giving = read_capacity(cpus, mem, keep_free)
-    options = manager_options(host, port, data, grace, heartbeat, snapshot_every, throttle)
+    options = manager_options(
+        host,
+        port,
+        data,
+        grace,
+        heartbeat,
+        snapshot_every,
+        keep_snapshots,
+        keep_snapshot_bytes,
+        keep_history,
+        throttle,
+    )
     worker = WorkerOptions(dir=options.data / "worker", **giving)
     return run_manager(screen, options, worker, LogOptions(log_file, log_level))

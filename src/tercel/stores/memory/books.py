@@ -94,9 +94,12 @@ class Books:
                 tasks, report = self.tasks[outcome.report.job], outcome.report
                 tasks.history[report.task][report.attempt] = _kept(outcome)
                 tasks.spent[report.task].add(report.attempt)
-            case AttemptLost(outcome):
-                report = outcome.report
-                self.tasks[report.job].history[report.task][report.attempt] = _kept(outcome)
+            case AttemptLost(outcome, instead_of):
+                tasks, report = self.tasks[outcome.report.job], outcome.report
+                tasks.history[report.task][report.attempt] = _kept(outcome)
+                if tasks.forget(report.task, instead_of):
+                    for stream in ("out", "err", "value"):
+                        self.segments.pop((instead_of, stream), None)
             case SpanConcluded():
                 self.tasks[change.job].conclude_span(change)
             case Reopened(job, ranges):

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+from tercel.core.changes import Noted
 from tercel.core.model import JobRow
-from tercel.stores.contract import Cleaned, Compacted, needed_by, values_named
+from tercel.stores.contract import LEFT_OUT, Cleaned, Compacted, Old, needed_by, values_named
 from tercel.stores.memory.books import Books
 from tercel.stores.memory.tasks import Tasks
 
@@ -71,16 +72,35 @@ def _named(books: Books) -> set[str]:
     return {key for row in rows for key in values_named(row, books.calls.get(row.id, ()))}
 
 
-def _forget_old(books: Books, before: float) -> Cleaned:
-    closed = [
+def old(books: Books, before: float, keep: int, removed: Collection[int]) -> Old:
+    notes = [
+        note
+        for job, tasks in books.tasks.items()
+        for note in tasks.notes
+        if job in removed or _is_old(note, before)
+    ]
+    attempts = [tasks.middle(keep, before) for job, tasks in books.tasks.items() if job not in removed]
+    return Old(len(_closed(books, before)), len(notes), sum(map(len, attempts)))
+
+
+def _is_old(note: Noted, before: float) -> bool:
+    return note.at < before and note.what != LEFT_OUT
+
+
+def _closed(books: Books, before: float) -> list[int]:
+    return [
         id for id, row in books.conditions.items() if row.closed_at is not None and row.closed_at < before
     ]
+
+
+def _forget_old(books: Books, before: float) -> Cleaned:
+    closed = _closed(books, before)
     for id in closed:
         books.next_condition = max(books.next_condition, id + 1)
         del books.conditions[id]
     notes = 0
     for tasks in books.tasks.values():
-        left = [note for note in tasks.notes if note.at >= before]
+        left = [note for note in tasks.notes if not _is_old(note, before)]
         notes += len(tasks.notes) - len(left)
         tasks.notes = left
     return Cleaned(conditions=len(closed), notes=notes)

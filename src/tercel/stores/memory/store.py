@@ -25,7 +25,7 @@ from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import Call, JobRow
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
-from tercel.stores.contract import Cleaned, Compacted, Store, needed_by
+from tercel.stores.contract import Cleaned, Compacted, Old, Store, needed_by
 from tercel.stores.memory import cleaning, snapshots
 from tercel.stores.memory.books import Books
 from tercel.stores.snapshot.contract import Placed, Reading
@@ -163,6 +163,10 @@ class MemoryStore(Store):
     def removable(self, *, ended_before: float, owner: str | None, limit: int) -> list[int]:
         with self._lock:
             return cleaning.removable(self._books, ended_before, owner)[: max(limit, 0)]
+
+    def old(self, *, before: float, keep: int, removed: Collection[int]) -> Old:
+        with self._lock:
+            return cleaning.old(self._books, before, max(keep, 1), removed)
 
     def job(self, job: int) -> JobRow | None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -9,7 +10,7 @@ from tercel.core.changes import Noted, SpanConcluded
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.reports import Blame, End, Outcome
 from tercel.core.states import Stage, TaskState
-from tercel.stores.contract import noted_span, unattempted
+from tercel.stores.contract import LEFT_OUT, note_left_out, noted_span, unattempted
 
 
 class Tasks:
@@ -117,17 +118,43 @@ class Tasks:
         earlier = {attempt for attempts in self.history.values() for attempt in attempts}
         return earlier | {outcome.report.attempt for outcome in self.outcomes.values()}
 
-    def compact(self, keep: int, ended_before: float) -> set[int]:
-        """Which attempts were removed from the middle of histories."""
-        gone: set[int] = set()
+    def middle(self, keep: int, ended_before: float) -> list[tuple[int, int]]:
+        """(task, attempt) of those between the first and the last `keep` of histories that do not count."""
+        found: list[tuple[int, int]] = []
         for task, attempts in self.history.items():
             for attempt in sorted(attempts)[keep:-keep]:
-                record = self.outcomes.get(task)
-                counts = attempt in self.spent.get(task, ()) or (record and record.report.attempt == attempt)
-                if not counts and attempts[attempt].ended_at < ended_before:
-                    del attempts[attempt]
-                    gone.add(attempt)
+                if not self._counts(task, attempt) and attempts[attempt].ended_at < ended_before:
+                    found.append((task, attempt))
+        return found
+
+    def _counts(self, task: int, attempt: int) -> bool:
+        """Against the task's retries, or as its record."""
+        record = self.outcomes.get(task)
+        return attempt in self.spent.get(task, ()) or (
+            record is not None and record.report.attempt == attempt
+        )
+
+    def forget(self, task: int, attempt: int) -> bool:
+        """Whether there was such an earlier attempt, and it did not count."""
+        gone = attempt in self.history[task] and not self._counts(task, attempt)
+        if gone:
+            del self.history[task][attempt]
         return gone
+
+    def compact(self, keep: int, ended_before: float) -> set[int]:
+        """Which attempts were removed from the middle of histories."""
+        gone = self.middle(keep, ended_before)
+        for task, attempts in groupby(gone, key=lambda one: one[0]):
+            removed = [self.history[task].pop(attempt) for _, attempt in attempts]
+            self._leave_out(task, removed)
+        return {attempt for _, attempt in gone}
+
+    def _leave_out(self, task: int, removed: Sequence[Outcome]) -> None:
+        """One note tells of all, however often some go."""
+        earlier = [note for note in self.notes if note.what == LEFT_OUT and note.ranges == ((task, task),)]
+        self.notes = [note for note in self.notes if note not in earlier]
+        at = max(outcome.ended_at for outcome in removed)
+        self.notes.append(note_left_out(removed[0].report.job, task, len(removed), at, earlier))
 
     def ended(self, state: TaskState) -> IntervalSet:
         numbers = IntervalSet((span.first, span.last) for span in self.spans if span.state is state)

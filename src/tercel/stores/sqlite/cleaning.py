@@ -12,8 +12,10 @@ finished.
 import sqlite3
 from collections.abc import Collection, Sequence
 
-from tercel.stores.contract import Cleaned, Compacted
+from tercel.core.changes import Noted
+from tercel.stores.contract import LEFT_OUT, Cleaned, Compacted, Old, note_left_out
 from tercel.stores.sqlite import cleaning_queries as queries
+from tercel.stores.sqlite import notes
 from tercel.stores.sqlite.queries import VALUE_ANEW
 
 HEAVY = 25
@@ -23,6 +25,8 @@ VACUUM_PAGES = 128
 SPARE_PAGES = 1024
 """So many free pages stay: new rows need some soon."""
 _INCREMENTAL = 2
+COUNTED_AT_ONCE = 10_000
+"""Tasks with a history, when it is counted what would go."""
 
 
 # --- jobs
@@ -209,9 +213,30 @@ def shrink(connection: sqlite3.Connection) -> Cleaned:
     )
 
 
-def _number(connection: sqlite3.Connection, query: str) -> int:
-    (number,) = connection.execute(query).fetchone()
+def _number(connection: sqlite3.Connection, query: str, where: dict[str, float] | None = None) -> int:
+    (number,) = connection.execute(query, where or {}).fetchone()
     return int(number)
+
+
+# --- beforehand
+
+
+def old(connection: sqlite3.Connection, *, before: float, keep: int, removed: Collection[int]) -> Old:
+    """Counted row by row: beside the writer, so that nobody waits for it."""
+    where = {"before": before}
+    noted = _number(connection, queries.OLD_NOTES_COUNT, where)
+    for job in removed:
+        noted += _number(connection, queries.OTHER_NOTES_COUNT, where | {"job": job})
+    attempts = 0
+    after: tuple[int, int] | None = (0, -1)
+    while after is not None:
+        found = _histories(connection, after, COUNTED_AT_ONCE)
+        for job, task, count in found:
+            if count > 2 * keep and job not in removed:
+                named = {"job": job, "task": task, "ended_before": before, "keep": keep, "limit": -1}
+                attempts += len(connection.execute(queries.HISTORY_MIDDLE, named).fetchall())
+        after = _next(found, COUNTED_AT_ONCE)
+    return Old(_number(connection, queries.OLD_CONDITIONS_COUNT, where), noted, attempts)
 
 
 # --- long histories
@@ -226,15 +251,38 @@ def compact(
     limit: int,
 ) -> Compacted:
     slice = _Slice(connection, limit)
-    where = {"job": after[0], "task": after[1], "limit": limit}
-    found = connection.execute(queries.LONG_HISTORIES, where).fetchall()
+    found = _histories(connection, after, limit)
     for job, task, count in found:
         if count <= 2 * keep:
             continue
         named = {"job": job, "task": task, "ended_before": ended_before, "keep": keep, "limit": slice.room}
-        middle = [(task, attempt) for (attempt,) in connection.execute(queries.HISTORY_MIDDLE, named)]
-        _forget(slice, job, middle, queries.HISTORY_REMOVE)
+        middle = connection.execute(queries.HISTORY_MIDDLE, named).fetchall()
+        before = slice.records
+        _forget(slice, job, [(task, attempt) for attempt, _ in middle], queries.HISTORY_REMOVE)
+        if gone := slice.records - before:
+            _leave_out(connection, job, task, gone, max(at for _, at in middle[:gone]))
         if slice.is_full():  # perhaps in the midst of this task: it is looked at again
             return Compacted(slice.records, slice.segments, (job, task - 1))
-    end = len(found) < limit
-    return Compacted(slice.records, slice.segments, None if end else found[-1][:2])
+    return Compacted(slice.records, slice.segments, _next(found, limit))
+
+
+def _histories(
+    connection: sqlite3.Connection, after: tuple[int, int], limit: int
+) -> list[tuple[int, int, int]]:
+    """(job, task, how many earlier attempts), of so many tasks."""
+    where = {"job": after[0], "task": after[1], "limit": limit}
+    return connection.execute(queries.LONG_HISTORIES, where).fetchall()
+
+
+def _next(found: Sequence[tuple[int, int, int]], limit: int) -> tuple[int, int] | None:
+    """Where to go on; None: these were the last."""
+    return None if len(found) < limit else found[-1][:2]
+
+
+def _leave_out(connection: sqlite3.Connection, job: int, task: int, count: int, at: float) -> None:
+    """One note tells of all, however often some go."""
+    alone = ((task, task),)
+    rows = connection.execute(queries.LEFT_OUT_BEFORE, {"job": job, "task": task}).fetchall()
+    earlier = [Noted(job, alone, was, LEFT_OUT, text) for _, was, text in rows]
+    connection.executemany(queries.NOTE_REMOVE, [(id,) for id, _, _ in rows])
+    notes.add(connection, [note_left_out(job, task, count, at, earlier)])

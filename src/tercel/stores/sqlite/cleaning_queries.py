@@ -76,9 +76,17 @@ PIECES_REMOVE = """
 """
 """From its end: a value without its last piece is none, so nobody reads half of one."""
 
-# --- by age
+# --- by age: but for what is noted under contract.LEFT_OUT
 
-OLD_NOTES_REMOVE = "DELETE FROM note WHERE id IN (SELECT id FROM note WHERE at < :before LIMIT :limit)"
+OLD_NOTES_COUNT = "SELECT count(*) FROM note WHERE at < :before AND what <> 'left out'"
+OTHER_NOTES_COUNT = "SELECT count(*) FROM note WHERE job = :job AND (at >= :before OR what = 'left out')"
+"""Of a job that is removed, those that would stay otherwise."""
+OLD_CONDITIONS_COUNT = """
+    SELECT count(*) FROM condition INDEXED BY condition_closed WHERE closed_at IS NOT NULL AND closed_at < :before
+"""
+OLD_NOTES_REMOVE = """
+    DELETE FROM note WHERE id IN (SELECT id FROM note WHERE at < :before AND what <> 'left out' LIMIT :limit)
+"""
 CONDITION_NUMBER_KEEP = """
     INSERT INTO next_number (kind, value) SELECT 'condition', coalesce(max(id), 0) + 1 FROM condition WHERE true
     ON CONFLICT (kind) DO UPDATE SET value = excluded.value WHERE excluded.value > value
@@ -97,7 +105,7 @@ LONG_HISTORIES = """
 """
 """Of so many tasks, how many rows each has: few are long, and their rows are read again."""
 HISTORY_MIDDLE = """
-    SELECT attempt FROM history
+    SELECT attempt, ended_at FROM history
     WHERE job = :job AND task = :task AND spent = 0 AND ended_at < :ended_before
         AND attempt > (
             SELECT attempt FROM history WHERE job = :job AND task = :task ORDER BY attempt LIMIT 1 OFFSET :keep - 1
@@ -109,6 +117,12 @@ HISTORY_MIDDLE = """
     ORDER BY attempt LIMIT :limit
 """
 """Without those that count: against a task's retries, or as its record, whose output it shares."""
+
+LEFT_OUT_BEFORE = """
+    SELECT id, at, note FROM note
+    WHERE job = :job AND level = 0 AND first = :task AND what = 'left out'
+"""
+NOTE_REMOVE = "DELETE FROM note WHERE id = ?"
 
 # --- room
 

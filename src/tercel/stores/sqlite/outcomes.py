@@ -102,6 +102,17 @@ def spend(
     rows = [(*row, *more) for row, *more in zip(_rows(outcomes, workers), blames, counts, strict=True)]
     connection.executemany(queries.HISTORY_ADD, rows)
     _keep_outputs(connection, outcomes)
+    for change in spent:
+        if isinstance(change, AttemptLost) and change.instead_of:
+            _forget(connection, change.outcome.report, change.instead_of)
+
+
+def _forget(connection: sqlite3.Connection, report: Report, attempt: int) -> None:
+    """An earlier attempt at the task of this report, with its output."""
+    where = {"job": report.job, "task": report.task, "attempt": attempt}
+    if connection.execute(queries.HISTORY_FORGET, where).rowcount:
+        for statement in queries.OUTPUT_FORGET:
+            connection.execute(statement, where)
 
 
 def conclude_spans(connection: sqlite3.Connection, spans: list[SpanConcluded]) -> None:

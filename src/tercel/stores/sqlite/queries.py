@@ -154,6 +154,17 @@ HISTORY_ADD = """
 """
 OUTPUT_ADD = "INSERT OR REPLACE INTO output (attempt, out, err, value) VALUES (?, ?, ?, ?)"
 
+HISTORY_FORGET = """
+    DELETE FROM history
+    WHERE job = :job AND task = :task AND attempt = :attempt AND spent = 0
+        AND NOT EXISTS (SELECT 1 FROM outcome WHERE job = :job AND task = :task AND attempt = :attempt)
+"""
+"""One that counts stays: against a task's retries, or as its record, whose output it shares."""
+OUTPUT_FORGET: tuple[str, ...] = (
+    "DELETE FROM output WHERE attempt = :attempt",
+    "DELETE FROM output_segment WHERE attempt = :attempt",
+)
+
 REOPEN: tuple[str, ...] = (
     "UPDATE history SET spent = 0 WHERE job = :job AND task BETWEEN :first AND :last AND spent = 1",
     """

@@ -17,7 +17,7 @@ from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, Lease, Role, Token
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
-from tercel.stores.contract import Cleaned, Compacted, Store, needed_by
+from tercel.stores.contract import Cleaned, Compacted, Old, Store, needed_by
 from tercel.stores.snapshot.contract import Placed, Reading
 from tercel.stores.snapshot.records import Restored
 from tercel.stores.sqlite import (
@@ -253,6 +253,10 @@ class SqliteStore(Store):
             return cleaning.removable(
                 connection, ended_before=ended_before, owner=owner, limit=_known(max(limit, 0))
             )
+
+    def old(self, *, before: float, keep: int, removed: Collection[int]) -> Old:
+        with self._readers.snapshot() as connection:
+            return cleaning.old(connection, before=before, keep=max(keep, 1), removed=removed)
 
     def job(self, job: int) -> JobRow | None:
         with self._readers.snapshot() as connection:
