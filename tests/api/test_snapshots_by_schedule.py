@@ -40,6 +40,19 @@ async def test_unfinished_jobs_are_saved_by_schedule_and_old_snapshots_go(house:
     assert len(check(house.data / "snapshots" / "000005.tercel").jobs) == 1
 
 
+async def test_a_clock_that_is_set_back_makes_none_late(house: House) -> None:
+    await house.submit(hold=True)
+    snapshots, now = house.manager.snapshots, [house.manager.clock()]
+    house.manager.clock = lambda: now[0]
+    now[0] += 3601
+    await snapshots.take_if_due(3600.0)
+    now[0] -= 30 * 86_400
+    await snapshots.take_if_due(3600.0)
+    found = (await house.get("/v1/snapshots", SnapshotList)).snapshots
+    assert [view.number for view in found] == [2, 1]
+    assert await snapshots.take_if_due(3600.0) > 3000, "and not again at once"
+
+
 async def test_rollbacks_in_a_row_leave_what_was_saved_by_schedule(house: House) -> None:
     house.manager.options = msgspec.structs.replace(house.manager.options, snapshots_kept=2)
     worker = await house.worker()

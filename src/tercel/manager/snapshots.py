@@ -189,9 +189,11 @@ class Snapshots:
 
     async def _taken_if_due(self, every_s: float) -> float:
         found = await asyncio.to_thread(self._found)
-        last = max((view.saved_at for view, _ in found if view.why == SCHEDULED), default=None)
-        begun = self._manager.started_at if last is None else last
-        due_s = begun + every_s - self._manager.clock()
+        now = self._manager.clock()
+        saved = [view.saved_at for view, _ in found if view.why == SCHEDULED]
+        # What was saved in time to come was so by a clock that has been set back since: it is no reason to wait.
+        past = [at for at in saved or [self._manager.started_at] if at <= now]
+        due_s = max(past) + every_s - now if past else 0.0
         if due_s > 0:
             return due_s
         jobs = frozenset(self._manager.machine.jobs)
