@@ -588,5 +588,11 @@ def test_what_is_worth_a_look_is_said_first(seen: DirectoryView, told: list[str]
     assert findings(seen, 10_000.0) == told
 
 
+def test_a_command_that_is_proposed_names_a_worker_as_a_shell_takes_it() -> None:
+    large = PartView(name="sandboxes", size_bytes=41 * 2**30, entries=1, oldest_at=0.0, largest=[])
+    [told] = findings(view(worker="w;id", parts=[large]), 10_000.0)
+    assert "`tercel worker look 'w;id' JOB.TASK`" in told
+
+
 def test_of_everything_that_is_left_over_it_is_said_why_and_what_to_do() -> None:
     assert set(WHY) == set(ADVICE) == set(KINDS)

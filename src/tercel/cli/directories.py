@@ -4,6 +4,7 @@ Names in them are what tasks made them, so they are told in plain characters onl
 it goes into another program; on a terminal, which would obey it, it is made plain too.
 """
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -87,7 +88,7 @@ def _kept(view: DirectoryView, now: float, width: int) -> list[str]:
             k.owner if k.known else "nobody",
             _age(k.since, now),
             _size(k.size_bytes, k.cut),
-            k.path,
+            shlex.quote(k.path),
         )
         for k in view.kept
     ]

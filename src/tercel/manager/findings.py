@@ -1,5 +1,7 @@
 """What is worth a look first in a worker's directory. Pure: numbers in, sentences out, the most urgent first."""
 
+import shlex
+
 from tercel.core.sizes import duration, size
 from tercel.wire.api_looking import DirectoryView, PartView
 
@@ -77,7 +79,7 @@ def _told(part: PartView, view: DirectoryView) -> str:
         count=count,
         sandboxes="sandbox" if count == 1 else "sandboxes",
         size=told,
-        worker=view.worker,
+        worker=shlex.quote(view.worker),
         task=next((entry.task for entry in part.largest if entry.task), "JOB.TASK"),
     )
 
