@@ -195,7 +195,7 @@ class Conversation:
                     reports, corrected = hearing.believed(reports, now)
                     if corrected:
                         machine.workers[self.worker].note = "reported numbers that cannot be"
-                    known = await blocking.known(manager.examiners, reports)
+                    known = await blocking.known(manager.examiners, machine, self.worker, reports)
                     machine.on_reports(self.worker, reports, now, known)
                     if reports and not machine.workers[self.worker].flights:
                         manager.ran_out(self.worker)
