@@ -14,6 +14,8 @@ from tercel.cli.words import Cell, duration, pairs, plain, short, size, table
 from tercel.wire.api_looking import DirectoryView, FileTail, FileView, PartView, SandboxView
 
 OTHERS_MOST = 3
+UNRECORDED = "not on record"
+"""Of an attempt that the manager's books do not have, though the job is known: a cancelled one, mostly."""
 WHAT = {
     "spool": "results that the manager has not acknowledged",
     "outputs": "large outputs, until the manager has them",
@@ -85,7 +87,7 @@ def _kept(view: DirectoryView, now: float, width: int) -> list[str]:
         (
             k.id,
             k.attempt,
-            k.owner if k.known else "nobody",
+            "nobody" if not k.known else k.owner if k.recorded else f"{k.owner} ({UNRECORDED})",
             _age(k.since, now),
             _size(k.size_bytes, k.cut),
             shlex.quote(k.path),

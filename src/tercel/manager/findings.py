@@ -88,10 +88,19 @@ def _unowned(view: DirectoryView) -> list[str]:
     told = []
     if orphans := [kept for kept in view.kept if not kept.known]:
         one = len(orphans) == 1
-        whose = "1 kept sandbox is of a task" if one else f"{len(orphans):,} kept sandboxes are of tasks"
+        whose = "1 kept sandbox is of a job" if one else f"{len(orphans):,} kept sandboxes are of jobs"
         used = size(sum(kept.size_bytes for kept in orphans))
         told.append(
             f"{whose} that this manager does not know (any more) ({used}): `rm -r` {'it' if one else 'them'} on {view.node}"
+        )
+    if doubtful := [kept for kept in view.kept if kept.known and not kept.recorded]:
+        one = len(doubtful) == 1
+        whose = (
+            "1 kept sandbox is of an attempt" if one else f"{len(doubtful):,} kept sandboxes are of attempts"
+        )
+        used = size(sum(kept.size_bytes for kept in doubtful))
+        told.append(
+            f"{whose} not on record, as cancelled ones are ({used}): whoever owns the job may still want {'it' if one else 'them'}"
         )
     if view.left:
         things = "1 thing is" if len(view.left) == 1 else f"{len(view.left):,} things are"
