@@ -2,13 +2,11 @@
 
 import shlex
 
-from tercel.core.sizes import duration, size
+from tercel.core.sizes import duration, least_free, size
 from tercel.wire.api_looking import DirectoryView, PartView
 
-SCARCE_BYTES = 2**30
-SCARCE_SHARE = 0.05
-"""Free: below that a worker takes no tasks."""
 TIGHT_SHARE = 0.10
+"""Free: below that it is told."""
 LARGE_SHARE = 0.10
 """Of the disk: what takes so much of it is told ..."""
 LARGE_BYTES = 10 * 2**30
@@ -48,7 +46,7 @@ def findings(view: DirectoryView, now: float) -> list[str]:
 
 def _disk(view: DirectoryView) -> list[str]:
     total, free = view.disk_bytes, view.free_bytes
-    if free < min(SCARCE_BYTES, SCARCE_SHARE * total):
+    if free < least_free(total):
         return [f"the disk is nearly full: {size(free)} of {size(total)} free, so it takes no tasks"]
     if free < TIGHT_SHARE * total:
         return [f"the disk is getting full: {size(free)} of {size(total)} free"]
