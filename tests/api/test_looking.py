@@ -47,7 +47,8 @@ from tercel.wire.looking import (
     Unseen,
 )
 from tercel.wire.messages import LOOK, PROTOCOL, Bye, Cancel, Hello, Look, Reports, Seen, Started
-from tercel.worker.looking import Asked, Books, contents, listing, read
+from tercel.worker.looking import Books, contents
+from tercel.worker.sandboxes import Asked, listing, read
 from tercel.worker.walking import Budget
 from tests.api.house import Answer, House, Scripted, open_house
 from tests.api.scene import Scene
