@@ -1,4 +1,4 @@
-"""What a shell completes by asking the manager: numbers of jobs, and ids of conditions and of workers.
+"""What a shell completes by asking the manager: numbers of jobs, and ids of conditions and of workers. Files it knows itself.
 
 Whoever presses TAB waits. So a manager is asked once, for a moment; where none answers, or it does not let us in, there is
 nothing to choose from, and nothing is said.

@@ -22,7 +22,7 @@ WHAT = {
     "values": "kept for the next calls",
     "trash": "being removed",
     "kept": "sandboxes that were kept",
-    "sandboxes": "of running tasks",
+    "sandboxes": "of running tasks, or left by an earlier process",
     "own": "its name, its lock, its log",
     "other": "not Tercel's",
 }
