@@ -36,6 +36,7 @@ from tercel.manager.cleaning import keep_sweeping
 from tercel.manager.conversation import converse
 from tercel.manager.http import application
 from tercel.manager.options import ManagerOptions
+from tercel.manager.respelling import respelled
 from tercel.manager.server import Runner
 from tercel.manager.service import Manager
 from tercel.runners.pool import SpawnerPool
@@ -146,7 +147,7 @@ async def serving(
             tokens.add_own(token)
         async with (
             _testers() as testers,
-            _managing(_manager(options, store, loaded, testers)) as manager,
+            _managing(await _manager(options, store, loaded, testers)) as manager,
             _listening(options, manager, tokens) as door,
             _running(manager.run()),
             _running(manager.snapshots.keep_taking()),
@@ -205,9 +206,12 @@ def _opened(data: Path) -> Iterator[tuple[SqliteStore, Loaded]]:
         store.close()
 
 
-def _manager(options: ManagerOptions, store: SqliteStore, loaded: Loaded, testers: LateTesters) -> Manager:
+async def _manager(
+    options: ManagerOptions, store: SqliteStore, loaded: Loaded, testers: LateTesters
+) -> Manager:
+    written_now = await respelled(testers, loaded)
     with _no_search_for_garbage():
-        return Manager(options, store, loaded, testers)
+        return Manager(options, store, written_now, testers)
 
 
 @contextmanager

@@ -6,14 +6,16 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tercel.core.conditions import Verdict
 from tercel.core.model import Role
 from tercel.core.reports import End, Output
+from tercel.manager import blocking
 from tercel.wire.api import ConditionList, ConditionView, Counted, History, JobList, Submission, SwitchList
-from tercel.wire.messages import Brief, Probe, Probed
-from tests.api.house import Answer, House, Scripted, open_house
+from tercel.wire.messages import Brief, Probe, Probed, Reports
+from tests.api.house import Answer, House, Scripted, done, open_house
 from tests.api.scene import Scene
 
 LICENCE = {"on": "exit:75", "tester": "tcp:licence.lab:27000", "policy": "every 1h for 2d"}
@@ -209,6 +211,63 @@ async def test_what_a_worker_says_is_known_and_is_not_makes_a_failure(house: Hou
     assert (await house.task(1, 0)).state == "failed"
     assert await conditions(house) == []
     await house.sound()
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was searched for what is known, in order, and after each time a turn of whoever else wants one."""
+    found: list[str] = []
+
+    def search(_: str, err: str) -> None:
+        found.append(err[-1:])
+        asyncio.get_running_loop().call_soon(found.append, "others")
+
+    monkeypatch.setattr(blocking, "rule_from", search)
+    return found
+
+
+def printed(last: str) -> Output:
+    data = b"/a" * 2000 + last.encode()
+    return Output(len(data), len(data), data)
+
+
+@pytest.mark.must("d")
+async def test_output_is_searched_only_for_who_can_wait_for_what_is_found(
+    house: House, searched: list[str]
+) -> None:
+    liar = await house.worker()
+    own = await liar.offered((await house.submit(block_on=[LICENCE])).id)
+    honest = await house.worker()
+    other = await honest.offered(await submitted_known(house))
+    lies = [
+        msgspec.structs.replace(one, code=1, matched=("known",), err=printed(last))
+        for one, last in ((other, "a"), (done(2**40, 0, 2**50), "b"), (own, "c"))
+    ]
+    await liar.say(Reports(lies))
+    await liar.acknowledged(own.attempt)
+    assert searched == [], "not its own, nobody's, and of a job that asked for something else"
+    await honest.report(other, code=1, matched=("known",), err=printed("d"))
+    assert searched[0] == "d"
+
+
+@pytest.mark.must("d")
+async def test_others_get_their_turn_between_long_searches_and_nothing_is_searched_twice(
+    house: House, searched: list[str]
+) -> None:
+    worker = await house.worker(cpus=2)
+    job = await submitted_known(house, array="0-1")
+    both = [await worker.offered(job) for _ in range(2)]
+    reports = [
+        msgspec.structs.replace(one, code=1, matched=("known",), err=printed(last))
+        for one, last in zip(both, "ab", strict=True)
+    ]
+    await worker.say(Reports([reports[0]] * 3 + [reports[1]]))
+    await worker.acknowledged(both[1].attempt)
+    assert searched[:3] == ["a", "others", "b"]
+
+
+async def submitted_known(house: House, **fields: Any) -> int:
+    return (await house.submit(block_on=[{"on": "known", "policy": "every 1h for 2d"}], **fields)).id
 
 
 async def test_more_than_a_piece_of_output_is_cut_and_noted(house: House) -> None:

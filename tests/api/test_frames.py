@@ -9,6 +9,7 @@ from tercel.core.filling import HELD_MOST
 from tercel.core.grids import MAX_VALUES_BYTES, Axis, Grid
 from tercel.core.model import Call, Lease, Needs, Program
 from tercel.manager import frames
+from tercel.wire.looking import PATH_MOST, AtFile, AtSandbox
 from tercel.wire.messages import (
     MAX_FRAME_BYTES,
     Ack,
@@ -16,10 +17,15 @@ from tercel.wire.messages import (
     Cancel,
     Drain,
     FromManager,
+    Look,
     ManagerFrame,
     Offer,
+    Piece,
     Ping,
+    Probe,
+    Refused,
     Scattered,
+    Tail,
     TakeBack,
     Welcome,
 )
@@ -135,6 +141,23 @@ def test_frames_hold_all_messages_in_order_and_each_is_small(posted: list[FromMa
     assert all(sent)
     for frame in sent:
         assert len(msgspec.msgpack.encode(ManagerFrame(1, frame))) < MAX_FRAME_BYTES // 2
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Look(2**62, AtFile(2**62, 2**62, [2**62] * 100, "🦅" * PATH_MOST)),
+        Look(2**62, AtSandbox(2**62, 2**62, [2**62] * 100)),
+        Probe(2**62, "command:" + "🦅" * 4000, 1.0, "/" * 4096, {"A": "x" * 200_000}),
+        Piece("k" * 256, 2**31, b"x" * 1000, True, "gone" * 100),
+        Refused("🦅" * 1000),
+        Tail(2**62, True),
+        Ping(),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_no_message_takes_more_than_is_reckoned_with(message: FromManager) -> None:
+    assert len(msgspec.msgpack.encode(message)) <= frames._size(message)
 
 
 def test_what_fits_goes_in_one_frame() -> None:

@@ -159,6 +159,10 @@ def _hello(**fields: Any) -> Hello:
         ({"worker": "w" * 129}, "name"),
         ({"worker": "a\nb"}, "name"),
         ({"worker": "\x1b[31m"}, "name"),
+        ({"worker": "lab-größe_7.x@site-0a1b2c"}, ""),
+        ({"worker": "-none--0a1b2c"}, ""),
+        ({"worker": "w;id"}, "letters"),
+        ({"worker": "w 1"}, "letters"),
         ({"instance": "i" * 257}, "instance"),
         ({"node": "n" * 257}, "node"),
         ({"node": "\x1b]0;owned\x07"}, "node"),
@@ -193,6 +197,11 @@ def test_a_worker_is_let_in_or_told_why_not(fields: dict[str, Any], reason: str)
     assert reason in refusal
     assert bool(refusal) == bool(reason)
     assert len(refusal) < 200
+
+
+def test_a_worker_whose_odd_name_is_on_record_is_let_in_as_ever() -> None:
+    assert hearing.refusal(_hello(worker="w 1"), known=True) == ""
+    assert "printable" in hearing.refusal(_hello(worker="a\nb"), known=True)
 
 
 @pytest.mark.parametrize(

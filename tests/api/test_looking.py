@@ -1,6 +1,7 @@
 """The directories of workers over HTTP: who may look, what is asked, how it is told, and workers that lie about it."""
 
 import asyncio
+import getpass
 import math
 import os
 import tempfile
@@ -15,8 +16,8 @@ import pytest
 from tercel.core.errors import StoreFull
 from tercel.core.model import Needs, Role
 from tercel.core.presence import WorkerInfo
-from tercel.core.reports import Report
-from tercel.manager import looks, sightings
+from tercel.core.reports import End, Report
+from tercel.manager import looking, looks, sightings
 from tercel.manager.findings import ADVICE, WHY, findings
 from tercel.wire import looking as said
 from tercel.wire.api_looking import (
@@ -45,8 +46,9 @@ from tercel.wire.looking import (
     Tail,
     Unseen,
 )
-from tercel.wire.messages import LOOK, PROTOCOL, Bye, Hello, Look, Reports, Seen, Started
-from tercel.worker.looking import Asked, Books, contents, listing, read
+from tercel.wire.messages import LOOK, PROTOCOL, Bye, Cancel, Hello, Look, Reports, Seen, Started
+from tercel.worker.looking import Books, contents
+from tercel.worker.sandboxes import Asked, listing, read
 from tercel.worker.walking import Budget
 from tests.api.house import Answer, House, Scripted, open_house
 from tests.api.scene import Scene
@@ -54,6 +56,7 @@ from tests.api.scene import Scene
 pytestmark = pytest.mark.C(15)
 
 replace = msgspec.structs.replace
+ME = getpass.getuser()
 EMPTY = Contents("/scratch/w", 10**12, 9 * 10**11, 0, 0.0, [], [], [])
 LISTED = Listing(7, "/scratch/w/kept/1.0.7", False, 100.0, [File("out.txt", "file", 3, 99.0)], [7])
 NUMBER = 2**64 - 1
@@ -119,11 +122,11 @@ async def test_a_directory_is_told_with_whose_the_sandboxes_are(place: Place) ->
         "/scratch/w",
         "/var/log/w.log",
     )
-    assert [(k.id, k.owner, k.known) for k in view.kept] == [
-        ("1.0", "ada", True),
-        ("2.0", "", False),
-        ("1.0", "", False),
-        ("99.0", "", False),
+    assert [(k.id, k.owner, k.known, k.recorded) for k in view.kept] == [
+        ("1.0", "ada", True, True),
+        ("2.0", "", False, False),
+        ("1.0", "ada", True, False),
+        ("99.0", "", False, False),
     ]
     assert view.kept[0].path == f"/scratch/w/kept/1.0.{mine.attempt}"
     assert view.parts[0].largest[0].name == "99.0.12345"
@@ -134,7 +137,8 @@ async def test_a_directory_is_told_with_whose_the_sandboxes_are(place: Place) ->
         WHY["trash"],
         ADVICE["trash"],
     )
-    assert any("3 kept sandboxes are of tasks that this manager does not know" in f for f in view.findings)
+    assert any("2 kept sandboxes are of jobs that this manager does not know" in f for f in view.findings)
+    assert any("1 kept sandbox is of an attempt not on record" in f for f in view.findings)
     assert place.worker.all(Look)[0].what == AtDirectory()
 
 
@@ -165,16 +169,16 @@ async def test_a_sandbox_is_known_before_its_attempt_is_told_to_have_ended(place
     offer = await place.worker.offered()
     kept = [KeptSandbox(1, 0, offer.attempt + more, 5.0, 4096, 2) for more in (0, 1)]
     view = (await place.told("directory", replace(EMPTY, kept=kept))).of(DirectoryView)
-    assert [k.known for k in view.kept] == [True, False]
+    assert [k.recorded for k in view.kept] == [True, False]
 
 
-async def test_a_sandbox_of_an_attempt_that_was_at_another_worker_is_nobodys(place: Place) -> None:
+async def test_a_sandbox_of_an_attempt_that_was_at_another_worker_is_not_on_record(place: Place) -> None:
     mine = await ran(place)
     other = Place(place.house, await place.house.worker(knows=(LOOK,)))
     kept = [KeptSandbox(mine.job, mine.task, mine.attempt, 5.0, 4096, 2)]
     for at, known in ((place, True), (other, False)):
         view = (await at.told("directory", replace(EMPTY, kept=kept))).of(DirectoryView)
-        assert [k.known for k in view.kept] == [known]
+        assert [(k.owner, k.known, k.recorded) for k in view.kept] == [(ME, True, known)]
 
 
 async def test_while_nothing_can_be_saved_nobodys_sandboxes_are_those_of_unknown_jobs(place: Place) -> None:
@@ -253,13 +257,85 @@ async def test_only_attempts_that_this_worker_had_are_asked_for(place: Place) ->
     assert answer.problem.detail == (
         f"1.0 was never at worker {other.worker.name}: it was at {place.worker.name}"
     )
-    answer = await place.ask("jobs/1/tasks/0/files?attempt=5")
+    answer = await place.ask(f"jobs/1/tasks/0/files?attempt={second.attempt + 2**40}")
     assert (answer.status, answer.problem.field) == (404, "attempt")
     answer = await place.ask("jobs/1/tasks/7/files")
     assert (answer.status, answer.problem.field) == (404, "task")
     answer = await place.ask(f"jobs/1/tasks/0/file?path={'x' * 4097}")
     assert (answer.status, answer.problem.field) == (400, "path")
     await place.worker.report(second)
+
+
+# -- what is not on record ------------------------------------------------------------------------------
+
+
+async def cancelled(place: Place, token: str = "") -> Report:
+    """A task that the worker ran and was told to end."""
+    job = await place.house.submit(token=token)
+    offer = await place.worker.offered(job.id)
+    await place.worker.say(Started([offer.attempt]))
+    await place.worker.settled()
+    await place.house.ask("POST", "/v1/cancel", json={"select": [str(job.id)]})
+    await place.worker.next(Cancel)
+    await place.worker.report(offer, end=End.CANCELLED)
+    return offer
+
+
+async def test_what_was_kept_of_a_cancelled_task_is_its_owners_and_nobody_is_told_to_remove_it(
+    place: Place,
+) -> None:
+    ada, bob = [await place.house.token(Role.USER, name) for name in ("ada", "bob")]
+    mine = await cancelled(place, ada.secret)
+    now = place.house.manager.clock()
+    kept = KeptSandbox(mine.job, mine.task, mine.attempt, now, 4096, 2)
+    there = replace(EMPTY, kept=[kept])
+
+    view = (await place.told("directory", there)).of(DirectoryView)
+    assert [(k.owner, k.known, k.recorded) for k in view.kept] == [("ada", True, False)]
+    assert not any("rm -r" in finding for finding in view.findings)
+
+    files, found = f"jobs/{mine.job}/tasks/0/files", replace(LISTED, attempt=mine.attempt, since=now)
+    asking = place.ask(files, ada.secret)
+    for answer in (there, found):
+        await place.worker.say(Seen((await place.heard()).number, answer))
+    assert (await asking).of(SandboxView).attempt == mine.attempt
+    assert place.worker.all(Look)[-1].what == AtSandbox(mine.job, 0, [mine.attempt])
+
+    asking = place.ask(f"jobs/{mine.job}/tasks/0/file?path=out&attempt={mine.attempt}", ada.secret)
+    for answer in (found, Tail("out", 2, 0, 1.0, b"hi")):
+        await place.worker.say(Seen((await place.heard()).number, answer))
+    assert (await asking).of(FileTail).data == b"hi"
+    heard = len(place.worker.all(Look))
+    assert (await place.ask(files, bob.secret)).status == 404
+    assert len(place.worker.all(Look)) == heard
+
+
+@pytest.mark.must("f")
+async def test_what_another_managers_job_of_the_same_number_left_is_not_shown(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "STARTS", 1)
+    mine = await cancelled(place)
+    strange = mine.attempt - 2**32 + 5, mine.attempt + 2**32
+    """Of the start before the last that counts, and of one that is still to come."""
+    before = (await place.house.job(mine.job)).submitted_at - 1.0
+    kept = [
+        KeptSandbox(mine.job, 0, mine.attempt, before, 4096, 2),
+        *(KeptSandbox(mine.job, 0, attempt, before + 10.0, 4096, 2) for attempt in strange),
+        KeptSandbox(mine.job + 1, 0, mine.attempt, before + 10.0, 4096, 2),
+    ]
+    files = f"jobs/{mine.job}/tasks/0/files"
+    answer = await place.told(files, replace(EMPTY, kept=kept))
+    assert (answer.status, answer.problem.field) == (404, "worker")
+    answer = await place.told(f"{files}?attempt={mine.attempt}", replace(LISTED, since=before))
+    assert (answer.status, answer.problem.field) == (404, "attempt")
+    for attempt in strange:
+        answer = await place.ask(f"{files}?attempt={attempt}")
+        assert (answer.status, answer.problem.field) == (404, "attempt")
+    other = await ran(place)
+    elsewhere = Place(place.house, await place.house.worker(knows=(LOOK,)))
+    answer = await elsewhere.ask(f"jobs/{other.job}/tasks/0/files?attempt={other.attempt}")
+    assert (answer.status, answer.problem.field) == (404, "attempt"), "it is known to have been elsewhere"
 
 
 async def test_a_task_that_has_not_run_has_no_files(place: Place) -> None:
@@ -577,15 +653,27 @@ LEFT_VIEW = LeftView(path="/d/x", size_bytes=2**20, since=0.0, why="", advice=""
         (
             view(kept=[sandbox(), sandbox(known=False)], left=[LEFT_VIEW] * 2),
             [
-                "1 kept sandbox is of a task that this manager does not know (any more) (1 GB): `rm -r` it on n",
+                "1 kept sandbox is of a job that this manager does not know (any more) (1 GB): `rm -r` it on n",
                 "2 things are left over that no attempt needs: 2 MB",
             ],
         ),
+        (
+            view(kept=[replace(sandbox(), recorded=False)] * 2),
+            [
+                "2 kept sandboxes are of attempts not on record, as cancelled ones are (2 GB): whoever owns the job may still want them"
+            ],
+        ),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_is_worth_a_look_is_said_first(seen: DirectoryView, told: list[str]) -> None:
     assert findings(seen, 10_000.0) == told
+
+
+def test_a_command_that_is_proposed_names_a_worker_as_a_shell_takes_it() -> None:
+    large = PartView(name="sandboxes", size_bytes=41 * 2**30, entries=1, oldest_at=0.0, largest=[])
+    [told] = findings(view(worker="w;id", parts=[large]), 10_000.0)
+    assert "`tercel worker look 'w;id' JOB.TASK`" in told
 
 
 def test_of_everything_that_is_left_over_it_is_said_why_and_what_to_do() -> None:

@@ -231,6 +231,42 @@ async def test_the_largest_environment_that_a_job_may_have_is_saved_and_restored
     assert (await house.task(2, 1)).state == "blocked"
 
 
+DISK = {"on": "exit:75", "tester": "disk:/scratch>=20G", "at": "site", "policy": "every 1h for 2h"}
+
+
+async def test_what_an_older_tercel_wrote_otherwise_is_restored_as_it_is_written_now(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(array="0-1", block_on=[DISK])
+    for _ in range(2):
+        await worker.report(await worker.offered(), code=75)
+    await house.ask("POST", "/v1/hold", json={"select": ["1.0"]})
+    data = rewritten(await save(house), older, house.data)
+
+    assert (await restored(house, data)).conditions == [(1, 1)], "it is the one that is open here"
+
+    await house.ask("POST", "/v1/release", json={"select": ["2.0"]})
+    jobs, conditions = house.manager.machine.jobs, house.manager.machine.conditions
+    assert jobs[2].row.spec.block_on == jobs[1].row.spec.block_on
+    assert {row.row.tester: row.count for row in conditions.values()} == {"disk:/scratch>=20G": 3}
+    await house.sound()
+
+
+def older(part: Part) -> Part:
+    """As sizes were written before they had units."""
+    return msgspec.convert(_respelled(msgspec.to_builtins(part, builtin_types=(bytes,))), type=type(part))
+
+
+def _respelled(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _respelled(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_respelled(one) for one in value]
+        case "disk:/scratch>=20G":
+            return "disk:/scratch>=21474836480B"
+    return value
+
+
 def rewritten(data: bytes, change: Callable[[Part], Part], directory: Path) -> bytes:
     """With right checksums."""
     path = directory / "rewritten"

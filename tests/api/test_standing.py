@@ -1,6 +1,7 @@
 """Quarantine, tags and reservations over HTTP: who may, what it does, how it is told, and that it lasts."""
 
 import getpass
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from tercel.core.model import Needs, Role
 from tercel.core.presence import WorkerInfo
 from tercel.core.reports import End
 from tercel.wire.api import Counted, ReservationList, ReservationView, Tags, WorkerView
+from tercel.wire.messages import Refused
 from tests.api.house import Answer, House, Scripted, open_house
 
 ME = getpass.getuser()
@@ -43,6 +45,23 @@ async def test_a_worker_in_quarantine_takes_nothing_until_it_is_released(house: 
     assert (await worker.offered()).job == 1
     assert (await house.ask("POST", f"/v1/workers/{worker.name}/release")).of(Counted).count == 0
     assert (await view(house, worker)).why == ""
+
+
+async def test_a_worker_with_an_odd_name_comes_back_if_it_was_here_before_such_were_refused(
+    home: Path,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tercel.manager.hearing._PLAIN_NAME", re.compile(".*"))
+        async with open_house(home / "data") as house:
+            worker = await house.worker("w;id")
+            await ask(house, worker, "quarantine")
+    async with open_house(home / "data") as house:
+        await house.worker("w;id")
+        other = Scripted(await house.dial(), "w;ls")
+        with pytest.raises(AssertionError, match="the link is closed"):
+            await other.join()
+        assert "letters, digits" in (await other.next(Refused)).reason
+        await other.close()
 
 
 async def test_quarantine_tags_and_reservations_outlive_the_manager(home: Path) -> None:

@@ -120,6 +120,28 @@ def test_a_directory_is_shown_with_what_is_worth_a_look_first(tercel: Tercel, ma
     assert len(lines) == 13, "nothing is said of parts that are empty"
 
 
+def test_whose_a_kept_sandbox_is_is_told_as_far_as_it_is_known(tercel: Tercel, manager: FakeManager) -> None:
+    [kept] = directory().kept
+    unrecorded = msgspec.structs.replace(kept, recorded=False)
+    unknown = msgspec.structs.replace(kept, owner="", known=False, recorded=False)
+    manager.says("GET", "/v1/workers/w07/directory", directory(kept=[kept, unrecorded, unknown]))
+    rows = [line.split("  ") for line in tercel("worker", "look", "w07").out.splitlines() if "37.4 " in line]
+    assert [[cell.strip() for cell in row if cell][2] for row in rows] == [
+        "ada",
+        "ada (not on record)",
+        "nobody",
+    ]
+
+
+def test_the_path_of_a_kept_sandbox_can_be_pasted_whatever_the_worker_calls_its_directory(
+    tercel: Tercel, manager: FakeManager
+) -> None:
+    [kept] = directory().kept
+    odd = msgspec.structs.replace(kept, path="/scratch/$(id)/kept/37.4.7")
+    manager.says("GET", "/v1/workers/w07/directory", directory(kept=[odd]))
+    assert " '/scratch/$(id)/kept/37.4.7'\n" in tercel("worker", "look", "w07").out
+
+
 def test_on_a_narrow_terminal_lines_are_not_broken(
     tercel: Tercel, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tercel.cli.snapshots import whole_file
 from tercel.core.model import JobSpec
 from tercel.stores.memory import MemoryStore
 from tercel.stores.snapshot.saving import Choice, save
@@ -119,6 +120,21 @@ def _write(to: Path | int, content: bytes) -> None:
         open(to, "wb") as file,
     ):  # of a pipe that nobody reads, where stdin is read
         file.write(content)
+
+
+def test_what_comes_through_a_pipe_has_a_name_that_can_be_opened_again_and_leaves_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    (place := home / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    os.mkfifo("fifo")
+    writing = threading.Thread(target=_write, args=(Path("fifo").absolute(), content))
+    writing.start()
+    with whole_file("fifo") as path:
+        assert [one for one in place.rglob("*") if one.is_file()] == [path]
+        assert [path.read_bytes() for _ in range(2)] == [content] * 2
+    writing.join()
+    assert not list(place.iterdir())
 
 
 @pytest.mark.parametrize("verb", ["restore", "inspect"])

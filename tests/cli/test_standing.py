@@ -91,6 +91,8 @@ def test_workers_are_quarantined_with_a_reason_and_released(tercel: Tercel, mana
     assert tercel("worker", "release", "w1").out == "1 worker released\n"
     assert tercel("worker", "release", "w1").out == "none of them was in quarantine\n"
     assert tercel("worker", "quarantine", "--json", "w1").json["quarantined"] == ["w1"]
+    manager.says("POST", "/v1/workers/w%3Bid/quarantine", api.Counted(count=1))
+    assert "`tercel worker release 'w;id'` lets it" in tercel("worker", "quarantine", "w;id").out
 
 
 @pytest.mark.parametrize(

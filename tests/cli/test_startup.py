@@ -178,6 +178,16 @@ def test_completion_offers_the_workers_that_are_there(
         assert offered(f"tercel worker {verb} n") == ["n1", "n2"]
 
 
+def test_completion_offers_no_name_that_a_shell_would_obey(
+    offered: Callable[[str], list[str]], manager: FakeManager
+) -> None:
+    here = POOL.workers[0]
+    names = ("w1;id", "w`id`", "w$(id)", "w*", "w'", "w 2", "w\u00a02", "--all", "w\\", "", "n.1-a@lab_2")
+    workers = [msgspec.structs.replace(here, id=name) for name in names]
+    manager.says("GET", "/v1/pool", api.Pool(workers=workers, online=3, cpus=2.0))
+    assert offered("tercel worker look ") == ["n.1-a@lab_2"]
+
+
 def test_completion_of_snapshots_is_the_shells_own(
     offered: Callable[[str], list[str]], tercel: Tercel
 ) -> None:

@@ -61,10 +61,18 @@ def removable(
     return store.removable(ended_before=ended_before, owner=owner, limit=limit)
 
 
-def clean(store: Store, before: float = NEW, limit: int = 1000, keep_values: tuple[str, ...] = ()) -> Cleaned:
+def clean(
+    store: Store,
+    before: float = NEW,
+    limit: int = 1000,
+    keep_values: tuple[str, ...] = (),
+    unnamed_before: float = 0.0,
+) -> Cleaned:
     cleaned = Cleaned(more=True)
     while cleaned.more:
-        cleaned += store.clean(before=before, limit=limit, keep_values=keep_values)
+        cleaned += store.clean(
+            before=before, limit=limit, keep_values=keep_values, unnamed_before=unnamed_before
+        )
     return cleaned
 
 
@@ -244,6 +252,24 @@ def test_a_value_that_was_kept_for_a_job_goes_with_that_job(kept: Kept) -> None:
     hand_over(kept.store, JobEnded(2, 10.0, 1, 0, 0))
     kept.store.remove_jobs([2], ended_before=NEW)
     assert clean(kept.store).values == 1
+    assert kept.store.value_piece_count("ba") == 0
+
+
+def test_a_value_that_somebody_was_just_told_is_there_stays_when_its_last_job_goes(kept: Kept) -> None:
+    calls = (Call(b"", ("ba",)),)
+    ended = job(1, (0, 0), calls=calls), JobEnded(1, 10.0, 1, 0, 0)
+    hand_over(kept.store, ValueKept("ba", 0, b"x", True), *ended)
+    kept.store.put_unnamed(["ba"], 100.5)
+    kept.reopen()
+    kept.store.remove_jobs([1], ended_before=NEW)
+
+    assert clean(kept.store, unnamed_before=100.0).values == 0
+    assert kept.store.value_piece_count("ba") == 1
+    hand_over(kept.store, job(2, (0, 0), calls=calls))
+    assert clean(kept.store, unnamed_before=201.0).values == 0, "it is named by now"
+    hand_over(kept.store, JobEnded(2, 10.0, 1, 0, 0))
+    kept.store.remove_jobs([2], ended_before=NEW)
+    assert clean(kept.store, unnamed_before=201.0).values == 1
     assert kept.store.value_piece_count("ba") == 0
 
 

@@ -428,3 +428,14 @@ async def test_writing_is_tried_and_leaves_nothing(tmp_path: Path, stage: Stage)
 async def test_free_space_is_told_in_words(tmp_path: Path, stage: Stage) -> None:
     verdict = await ask(stage.file_tester("disk"), f"{tmp_path}>=900P")
     assert verdict.note.endswith("free, 921600 TB needed")
+
+
+@pytest.mark.parametrize(
+    ("least", "cleared"), [("0B", True), ("0", True), ("9000P", False), ("1048576B", True)]
+)
+async def test_what_was_taken_before_disks_had_bounds_or_another_spelling_still_gets_a_verdict(
+    tmp_path: Path, stage: Stage, least: str, cleared: bool
+) -> None:
+    kept = f"{tmp_path}>={least}"
+    verdict = await stage.file_tester("disk").test(kept, Surroundings(limit_s=5.0))
+    assert (verdict.cleared, verdict.note.startswith(f"{tmp_path} has ")) == (cleared, True)

@@ -10,8 +10,8 @@ from tercel.core.workers import Worker
 NOW = 10_000.0
 
 
-def worker() -> Worker:
-    one = Worker("w7", NOW - 30)
+def worker(name: str = "w7") -> Worker:
+    one = Worker(name, NOW - 30)
     one.describe(WorkerInfo(node="n", capacity=Needs(2000, 0)), NOW)
     one.online = True
     return one
@@ -29,13 +29,17 @@ def test_a_worker_that_takes_what_it_is_given_needs_no_reason() -> None:
             "quarantined by ada: loud; `tercel worker release w7` ends it",
         ),
         (
+            WorkerRow(name="w;id", quarantined="by ada: odd", quarantined_at=NOW - 5),
+            "quarantined by ada: odd; `tercel worker release 'w;id'` ends it",
+        ),
+        (
             WorkerRow(name="w7", quarantined="failed 9 of 9", quarantined_at=NOW - 5, pause_s=3600.0),
             "quarantined: failed 9 of 9; it is tried with a task in 60 m",
         ),
     ],
 )
 def test_quarantine_is_told_with_the_evidence_and_how_it_ends(row: WorkerRow, told: str) -> None:
-    one = worker()
+    one = worker(row.name)
     one.row = row
     assert why_idle(one, NOW) == told
 

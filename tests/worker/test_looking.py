@@ -36,9 +36,10 @@ from tercel.wire.looking import (
     Unseen,
 )
 from tercel.wire.messages import LOOK, Ack, Bye, Hello, Look, Seen, Welcome
-from tercel.worker import looking, showing
+from tercel.worker import looking, sandboxes, showing
 from tercel.worker.agent import Agent
-from tercel.worker.looking import LEFT_AFTER_S, Asked, Books, Running, contents, listing, log_tail, read
+from tercel.worker.looking import LEFT_AFTER_S, Books, contents
+from tercel.worker.sandboxes import Asked, Running, listing, log_tail, read
 from tercel.worker.showing import Showing
 from tercel.worker.walking import DEPTH_MOST, TOO_MANY, Budget, below, measure, opened, read_below
 from tests.worker.stage import FakeLink, FakeRunner, Stage
@@ -598,14 +599,14 @@ async def test_what_is_in_a_sandbox_that_has_another_tenant_by_now_is_not_told(
     lane = tmp_path / "dir/sandboxes/9.3"
     (lane / "0").mkdir(parents=True)
     asking.stage.runner.sandboxes[101] = lane
-    real = looking.listing
+    real = sandboxes.listing
 
     def ends_meanwhile(*args: Any) -> Listing:
         asking.stage.runner.sandboxes.clear()
         (lane / "0/theirs").touch()
         return real(*args)
 
-    monkeypatch.setattr(looking, "listing", ends_meanwhile)
+    monkeypatch.setattr(sandboxes, "listing", ends_meanwhile)
     found = await asking.ask(AtSandbox(37, 4, [101]))
     assert found == Unseen("37.4 has just ended there: ask again", passing=True)
 
@@ -616,13 +617,13 @@ async def test_a_file_system_that_hangs_costs_answers_and_nothing_else(
     monkeypatch.setattr(showing, "LIMIT_S", 0.01)
     monkeypatch.setattr(showing, "GRACE_S", 0.01)
     mended = threading.Event()
-    real = looking.log_tail
+    real = sandboxes.log_tail
 
     def hangs(log: Path | None) -> Tail:
         mended.wait()
         return real(log)
 
-    monkeypatch.setattr(looking, "log_tail", hangs)
+    monkeypatch.setattr(sandboxes, "log_tail", hangs)
     for what in (AtLog(), AtDirectory()):
         found = await asking.ask(what)
         assert isinstance(found, Unseen) and found.passing and "hangs" in found.why
@@ -665,14 +666,14 @@ async def test_a_look_whose_link_was_lost_is_not_taken_for_a_file_system_that_ha
     show = Showing(tmp_path, tmp_path / "log", agent, FakeRunner(), answers.put_nowait)
     (tmp_path / "log").write_text("Joined.\n")
     under_way, go_on = asyncio.Event(), threading.Event()
-    loop, real = asyncio.get_running_loop(), looking.log_tail
+    loop, real = asyncio.get_running_loop(), sandboxes.log_tail
 
     def waits(log: Path | None) -> Tail:
         loop.call_soon_threadsafe(under_way.set)
         go_on.wait()
         return real(log)
 
-    monkeypatch.setattr(looking, "log_tail", waits)
+    monkeypatch.setattr(sandboxes, "log_tail", waits)
     show.ask(Look(1, AtLog()))
     await under_way.wait()
     show.close()
@@ -704,13 +705,13 @@ async def test_more_at_once_than_it_looks_for_are_turned_away(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
-    real = looking.log_tail
+    real = sandboxes.log_tail
 
     def waits(log: Path | None) -> Tail:
         go_on.wait()
         return real(log)
 
-    monkeypatch.setattr(looking, "log_tail", waits)
+    monkeypatch.setattr(sandboxes, "log_tail", waits)
     await asking.link.send(*(Look(number, AtLog()) for number in range(showing.WAITING_MOST + 1)))
     refused = await asking.link.expect(Seen)
     assert refused == Seen(showing.WAITING_MOST, Unseen("too many look at it at once", passing=True))

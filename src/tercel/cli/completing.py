@@ -1,10 +1,11 @@
-"""What a shell completes by asking the manager: numbers of jobs, and ids of conditions and of workers.
+"""What a shell completes by asking the manager: numbers of jobs, and ids of conditions and of workers. Files it knows itself.
 
 Whoever presses TAB waits. So a manager is asked once, for a moment; where none answers, or it does not let us in, there is
 nothing to choose from, and nothing is said.
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import Awaitable, Callable
 from threading import Thread
@@ -23,6 +24,8 @@ PATIENCE_S = 0.7
 NEWEST = 100
 """So many are offered."""
 WIDTH = 60
+_PLAIN = re.compile(r"[A-Za-z0-9._@][A-Za-z0-9._@-]*")
+"""What a shell takes as it stands. Workers choose their names, and a shell puts what is offered on the line unquoted."""
 
 Question = Callable[[AsyncClient], Awaitable[list[CompletionItem]]]
 
@@ -54,7 +57,7 @@ def worker(context: click.Context, _: click.Parameter, incomplete: str) -> list[
 
     async def ask(client: AsyncClient) -> list[CompletionItem]:
         here = (one for one in (await client.pool()).workers if one.state != "offline")
-        found = [one for one in here if one.id.startswith(incomplete)]
+        found = [one for one in here if one.id.startswith(incomplete) and _PLAIN.fullmatch(one.id)]
         return [
             CompletionItem(one.id, help=short(f"{one.state} on {one.node}", WIDTH)) for one in found[:NEWEST]
         ]

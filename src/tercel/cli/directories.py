@@ -4,6 +4,7 @@ Names in them are what tasks made them, so they are told in plain characters onl
 it goes into another program; on a terminal, which would obey it, it is made plain too.
 """
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -13,13 +14,15 @@ from tercel.cli.words import Cell, duration, pairs, plain, short, size, table
 from tercel.wire.api_looking import DirectoryView, FileTail, FileView, PartView, SandboxView
 
 OTHERS_MOST = 3
+UNRECORDED = "not on record"
+"""Of an attempt that the manager's books do not have, though the job is known: a cancelled one, mostly."""
 WHAT = {
     "spool": "results that the manager has not acknowledged",
     "outputs": "large outputs, until the manager has them",
     "values": "kept for the next calls",
     "trash": "being removed",
     "kept": "sandboxes that were kept",
-    "sandboxes": "of running tasks",
+    "sandboxes": "of running tasks, or left by an earlier process",
     "own": "its name, its lock, its log",
     "other": "not Tercel's",
 }
@@ -84,10 +87,10 @@ def _kept(view: DirectoryView, now: float, width: int) -> list[str]:
         (
             k.id,
             k.attempt,
-            k.owner if k.known else "nobody",
+            "nobody" if not k.known else k.owner if k.recorded else f"{k.owner} ({UNRECORDED})",
             _age(k.since, now),
             _size(k.size_bytes, k.cut),
-            k.path,
+            shlex.quote(k.path),
         )
         for k in view.kept
     ]

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, BinaryIO, Self
+from tempfile import TemporaryDirectory
+from typing import BinaryIO, Self
 
 from tercel.cli.lazy import late
 from tercel.cli.progress import LINE_EVERY_S
@@ -73,13 +73,14 @@ def _whole(text: str, stack: ExitStack) -> Path:
     if text != "-" and path.is_file():
         _check_begun(text, piped.read(1))
         return path
-    # It has no name in any directory: nothing is left of it, however this process ends.
-    copy = stack.enter_context(TemporaryFile(prefix="tercel-"))  # noqa: SIM115
-    _copy(piped, copy, "stdin" if text == "-" else text)
-    return Path(f"/dev/fd/{copy.fileno()}")
+    # With a name of its own: to open /dev/fd/N is to read from the beginning only on Linux.
+    copy = Path(stack.enter_context(TemporaryDirectory(prefix="tercel-"))) / "copy"
+    with copy.open("wb") as file:
+        _copy(piped, file, "stdin" if text == "-" else text)
+    return copy
 
 
-def _copy(piped: BinaryIO, copy: IO[bytes], name: str) -> None:
+def _copy(piped: BinaryIO, copy: BinaryIO, name: str) -> None:
     """Not more than its beginning, if that is not a snapshot's: a device may go on for ever."""
     begun = piped.read(PIECE_BYTES)
     _check_begun(name, begun)

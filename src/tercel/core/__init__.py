@@ -58,6 +58,6 @@ machine     events in; changes to commit and effects to perform out
 demands     what a job asks that nobody has, and who comes nearest
 explain     why a task is not running
 idling      why a worker takes no tasks
-sizes       numbers of bytes as people read them
+sizes       numbers of bytes as people read them, and how many must be free
 invariants  what must be true of a ledger at every moment
 """

@@ -1,5 +1,7 @@
 """Why a worker takes no tasks, or not everybody's, in one sentence; empty if it takes what it is given."""
 
+import shlex
+
 from tercel.core.explain import reserved_for
 from tercel.core.presence import Reservation, WorkerState
 from tercel.core.standing import PROBES, probe_at
@@ -50,7 +52,7 @@ def _why_quarantined(worker: Worker, now: float) -> str:
     row = worker.row
     text = f"quarantined {row.quarantined}" if not row.pause_s else f"quarantined: {row.quarantined}"
     if not row.pause_s:
-        return f"{text}; `tercel worker release {worker.id}` ends it"
+        return f"{text}; `tercel worker release {shlex.quote(worker.id)}` ends it"
     if worker.conduct.probing:
         return (
             f"{text}; it is tried with one task at a time, and {worker.conduct.passed} of {PROBES} went well"

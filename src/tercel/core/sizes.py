@@ -1,4 +1,4 @@
-"""Numbers of bytes as people read them. Imports nothing: the small processes that run tasks use it too."""
+"""Numbers of bytes: as people read them, and how many must be free. Imports nothing: the small processes that run tasks use it too."""
 
 
 def size(number: int) -> str:
@@ -9,6 +9,11 @@ def size(number: int) -> str:
             break
         value /= 1024
     return f"{value:.0f} {unit}" if value >= 10 or value == int(value) else f"{value:.1f} {unit}"
+
+
+def least_free(disk_bytes: int) -> float:
+    """What must be free of a worker's disk, or it takes no tasks and ends the one that takes most: 1 GiB, or 5 % of a small one."""
+    return min(2**30, 0.05 * disk_bytes)
 
 
 def duration(seconds: float) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from tercel.core.blocking import KNOWN, trigger_of
 from tercel.core.conditions import Place
 from tercel.core.errors import Forbidden, UsageError
+from tercel.core.machine import Machine
 from tercel.core.model import BlockRule, Role
 from tercel.core.reports import Report
 from tercel.core.symptoms import is_near, known_tester, rule_from
@@ -23,6 +24,9 @@ from tercel.manager.probing import Examiners
 
 RULES_AT_ONCE = 1000
 """Judged before others get their turn."""
+
+SEARCHED_AT_ONCE = 4000
+"""Characters of what tasks printed, before others get their turn."""
 
 HARMLESS = frozenset({"tcp", "dns", "http", "https", "ssh", "time"})
 """Kinds that anybody may have tested at the manager."""
@@ -69,27 +73,52 @@ async def _settle(examiners: Examiners, number: int, rule: BlockRule) -> BlockRu
         raise UsageError(f"block_on[{number}]: {error}", "block_on") from None
 
 
-async def known(examiners: Examiners, reports: list[Report]) -> dict[int, BlockRule]:
+async def known(
+    examiners: Examiners, machine: Machine, worker: str, reports: list[Report]
+) -> dict[int, BlockRule]:
     """By attempt: what must be there again, as its kind writes it, by the table of what programs print.
 
-    Of the worker's word only the piece of output is taken: what is tested, and where, is ours to say.
+    Of the worker's word only the piece of output is taken: what is tested, and where, is ours to say. To search it takes
+    time, which only those get who can wait for what is found: once for each attempt that is the worker's to speak of.
     """
-    found = {}
+    found: dict[int, BlockRule] = {}
+    asked: set[int] = set()
+    searched = 0
     for report in reports:
-        if not report.said and KNOWN not in report.matched:
+        if report.attempt in asked or not _may_wait(machine, worker, report):
             continue
-        if (tester := known_tester(report.said) or _known_of_old(report)) is not None:
+        asked.add(report.attempt)
+        out, err = ("", "") if report.said else _outputs(report)
+        if (tester := known_tester(report.said) or _known_of_old(out, err)) is not None:
             with suppress(UsageError):  # no such host or port can be: then nothing is known of it
                 text, place = await examiners.judge(tester)
                 at = Place.WORKER if is_near(text) else place
                 found[report.attempt] = BlockRule(on=KNOWN, tester=text, at=at)
+        searched += len(report.said) + len(out) + len(err)
+        if searched >= SEARCHED_AT_ONCE:
+            searched = 0
+            await asyncio.sleep(0)
     return found
 
 
-def _known_of_old(report: Report) -> str | None:
-    """Of a worker that finds what is known, and is too old to tell what it was."""
+def _may_wait(machine: Machine, worker: str, report: Report) -> bool:
+    """Whether the worker found something for a job that waits for what is known, of an attempt that it was given."""
+    job = machine.jobs.get(report.job) if report.said or KNOWN in report.matched else None
+    return (
+        job is not None
+        and any(trigger_of(rule.on).known for rule in job.row.spec.block_on)
+        and machine.knows(worker, report.attempt)
+    )
+
+
+def _outputs(report: Report) -> tuple[str, str]:
     out, err = ((of.inline.decode(errors="replace") if of else "") for of in (report.out, report.err))
-    found = None if report.said else rule_from(out, err)
+    return out, err
+
+
+def _known_of_old(out: str, err: str) -> str | None:
+    """Of a worker that finds what is known, and is too old to tell what it was."""
+    found = rule_from(out, err) if out or err else None
     return found[0].tester if found is not None and found[1].sure else None
 
 

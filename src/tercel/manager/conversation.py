@@ -154,7 +154,8 @@ class Conversation:
             self._parting = "; ".join(str(fault) for fault in faults.exceptions)
 
     async def _admit(self, hello: Hello) -> bool:
-        reason = hearing.refusal(hello)
+        machine = self._manager.machine
+        reason = hearing.refusal(hello, known=hello.worker in machine.workers or hello.worker in machine.rows)
         if reason:
             await self._end.send([Refused(reason)])
             return False
@@ -162,7 +163,6 @@ class Conversation:
         self.looks.understood = LOOK in hello.knows
         self.takes_scattered = SCATTERED in hello.knows
         self._manager.telling.joined(self)
-        machine = self._manager.machine
         now = self._manager.clock()
         self.hello = machine.on_hello(hello.worker, hello.instance, hello.info, hello.held, now)
         self._manager.wake()
@@ -195,7 +195,7 @@ class Conversation:
                     reports, corrected = hearing.believed(reports, now)
                     if corrected:
                         machine.workers[self.worker].note = "reported numbers that cannot be"
-                    known = await blocking.known(manager.examiners, reports)
+                    known = await blocking.known(manager.examiners, machine, self.worker, reports)
                     machine.on_reports(self.worker, reports, now, known)
                     if reports and not machine.workers[self.worker].flights:
                         manager.ran_out(self.worker)

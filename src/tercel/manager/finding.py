@@ -8,6 +8,7 @@ from tercel.core.changes import LiveJob
 from tercel.core.errors import NotFound, PassingFault
 from tercel.core.model import JobRow
 from tercel.manager.access import Identity
+from tercel.manager.respelling import respelled_job
 from tercel.manager.service import Manager
 
 SETTLINGS = 5
@@ -50,7 +51,7 @@ async def ended(manager: Manager, id: int) -> LiveJob:
         if live is None:
             raise NotFound(f"there is no job {id}: see `tercel list`", "job")
         if live.job.ended_at is not None:
-            return live
+            return await respelled_job(manager.examiners, live)
     raise PassingFault(f"how job {id} ended is being saved: ask again")
 
 

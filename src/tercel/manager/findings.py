@@ -1,12 +1,12 @@
 """What is worth a look first in a worker's directory. Pure: numbers in, sentences out, the most urgent first."""
 
-from tercel.core.sizes import duration, size
+import shlex
+
+from tercel.core.sizes import duration, least_free, size
 from tercel.wire.api_looking import DirectoryView, PartView
 
-SCARCE_BYTES = 2**30
-SCARCE_SHARE = 0.05
-"""Free: below that a worker takes no tasks."""
 TIGHT_SHARE = 0.10
+"""Free: below that it is told."""
 LARGE_SHARE = 0.10
 """Of the disk: what takes so much of it is told ..."""
 LARGE_BYTES = 10 * 2**30
@@ -46,7 +46,7 @@ def findings(view: DirectoryView, now: float) -> list[str]:
 
 def _disk(view: DirectoryView) -> list[str]:
     total, free = view.disk_bytes, view.free_bytes
-    if free < min(SCARCE_BYTES, SCARCE_SHARE * total):
+    if free < least_free(total):
         return [f"the disk is nearly full: {size(free)} of {size(total)} free, so it takes no tasks"]
     if free < TIGHT_SHARE * total:
         return [f"the disk is getting full: {size(free)} of {size(total)} free"]
@@ -77,7 +77,7 @@ def _told(part: PartView, view: DirectoryView) -> str:
         count=count,
         sandboxes="sandbox" if count == 1 else "sandboxes",
         size=told,
-        worker=view.worker,
+        worker=shlex.quote(view.worker),
         task=next((entry.task for entry in part.largest if entry.task), "JOB.TASK"),
     )
 
@@ -86,10 +86,19 @@ def _unowned(view: DirectoryView) -> list[str]:
     told = []
     if orphans := [kept for kept in view.kept if not kept.known]:
         one = len(orphans) == 1
-        whose = "1 kept sandbox is of a task" if one else f"{len(orphans):,} kept sandboxes are of tasks"
+        whose = "1 kept sandbox is of a job" if one else f"{len(orphans):,} kept sandboxes are of jobs"
         used = size(sum(kept.size_bytes for kept in orphans))
         told.append(
             f"{whose} that this manager does not know (any more) ({used}): `rm -r` {'it' if one else 'them'} on {view.node}"
+        )
+    if doubtful := [kept for kept in view.kept if kept.known and not kept.recorded]:
+        one = len(doubtful) == 1
+        whose = (
+            "1 kept sandbox is of an attempt" if one else f"{len(doubtful):,} kept sandboxes are of attempts"
+        )
+        used = size(sum(kept.size_bytes for kept in doubtful))
+        told.append(
+            f"{whose} not on record, as cancelled ones are ({used}): whoever owns the job may still want {'it' if one else 'them'}"
         )
     if view.left:
         things = "1 thing is" if len(view.left) == 1 else f"{len(view.left):,} things are"

@@ -13,8 +13,11 @@ from tercel.wire.messages import (
     Brief,
     Cancel,
     FromManager,
+    Look,
     Offer,
     Piece,
+    Probe,
+    Refused,
     Scattered,
     TakeBack,
     Welcome,
@@ -112,9 +115,10 @@ def _size(message: FromManager) -> int:
             return _SMALL_BYTES + sum(_sizes(lines, calls))
         case Scattered(tasks=tasks, lines=lines, calls=calls):
             return _SMALL_BYTES + len(tasks) * _ID_BYTES + sum(_sizes(lines, calls))
-        case Brief():
-            # There are few; most have a hundred bytes, but a sweep's has all the values that it lists.
+        case Brief() | Probe() | Look() | Refused():
+            # There are few; most have a hundred bytes, but a sweep's brief has all the values that it lists, a command's
+            # probe the variables of its job, and a look the path that somebody asks for.
             return len(_encode(message))
-        case Piece(data=data):
-            return _SMALL_BYTES + len(data)
+        case Piece(key=key, data=data, gone=gone):
+            return _SMALL_BYTES + (len(key) + len(gone)) * _CHARACTER_BYTES + len(data)
     return _SMALL_BYTES

@@ -11,6 +11,7 @@ answers, by what is wrong:
 Whether an attempt is the worker's to speak of is the machine's to know. What it says of its directory: see sightings.
 """
 
+import re
 from collections.abc import Collection
 
 import msgspec
@@ -40,6 +41,8 @@ from tercel.wire.messages import (
 )
 
 MAX_WORKER_NAME = 128
+_PLAIN_NAME = re.compile(r"[\w.@-]+")
+"""People paste names into shells. Every worker of ours has named itself so, ever since."""
 MAX_WORD = 256
 """Characters in what a worker says about itself."""
 MAX_PIECES = 1_000
@@ -70,14 +73,16 @@ VALUE = "value"
 """What a function returned comes in segments too."""
 
 
-def refusal(hello: Hello) -> str:
-    """Why this worker is not let in; empty if it is."""
+def refusal(hello: Hello, *, known: bool = False) -> str:
+    """Why this worker is not let in; empty if it is. `known`: its name is on record, so it was let in before."""
     if hello.protocol != PROTOCOL:
         return (
             f"this manager speaks protocol {PROTOCOL}, the worker {hello.protocol}: install the same version"
         )
     if not 0 < len(hello.worker) <= MAX_WORKER_NAME or not hello.worker.isprintable():
         return f"a worker's name has 1 to {MAX_WORKER_NAME} printable characters"
+    if not known and _PLAIN_NAME.fullmatch(hello.worker) is None:
+        return "a worker's name has letters, digits and the characters . _ - @ only"
     for name, word in (("instance", hello.instance), *_words(hello.info)):
         if len(word) > MAX_WORD or not word.isprintable():
             return f"a worker's {name} has at most {MAX_WORD} printable characters"

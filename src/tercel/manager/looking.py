@@ -1,16 +1,23 @@
 """The directories of workers, as people are shown them: asked over the worker's link, joined with what is known of jobs.
 
 What is in a task's sandbox is its owner's to see, and only of attempts that this manager sent to that worker: a directory
-outlives managers, and what another one's job of the same number left there is somebody else's.
+outlives managers, and what another one's job of the same number left there is somebody else's. Not every attempt is on
+record: of those that were cancelled, and of very many, some are not. What was kept under a number that this manager may have
+given out, after the job was submitted, and is not known to have been elsewhere, is taken for one of these.
 """
 
 import asyncio
 from typing import TypeVar
 
+import msgspec
+
+from tercel.core.books import EPOCH_BITS
 from tercel.core.errors import NotFound, PassingFault, TercelError, UsageError
+from tercel.core.judging import NOTED_INTERRUPTIONS
 from tercel.core.model import JobRow
 from tercel.core.selectors import task_name
 from tercel.core.sizes import duration
+from tercel.core.states import TaskState
 from tercel.manager.findings import ADVICE, WHY, findings
 from tercel.manager.service import Manager
 from tercel.manager.views import has_task
@@ -45,6 +52,10 @@ from tercel.wire.looking import (
 F = TypeVar("F", bound=Found)
 ATTEMPTS_MOST = 100
 """Of one task at one worker: it keeps no more sandboxes."""
+STARTS = 1000
+"""Of this manager: attempts of earlier ones are taken for another's, if they are not on record."""
+OFTEN = NOTED_INTERRUPTIONS
+"""From so many attempts on, some may not be on record: later interruptions are not noted, and old ones are cleaned away."""
 
 
 async def directory(manager: Manager, worker: str) -> DirectoryView:
@@ -149,10 +160,11 @@ async def _attempts(manager: Manager, row: JobRow, task: int, worker: str, attem
     flight = live.flights.get(task) if live is not None else None
     await manager.settled()
     # What is under way is asked for first: what ends meanwhile is in either, or in both.
-    tried = dict(await asyncio.to_thread(manager.store.tried, row.id, task))
+    traces = await asyncio.to_thread(_traces, manager, row.id, task)
     if flight is not None:
-        tried[flight.attempt] = flight.worker.id
-    known = [number for number, at in tried.items() if at == worker and attempt in (None, number)]
+        traces.tried[flight.attempt] = flight.worker.id
+    recorded = [number for number, at in traces.tried.items() if at == worker and attempt in (None, number)]
+    known = recorded or await _unrecorded(manager, row, task, worker, attempt, traces)
     if known:
         return known[-ATTEMPTS_MOST:]
     name = task_name(row.id, task)
@@ -162,14 +174,63 @@ async def _attempts(manager: Manager, row: JobRow, task: int, worker: str, attem
         raise NotFound(
             f"worker {worker} had no attempt {attempt} of {name}: see `tercel show {name}`", "attempt"
         )
-    others = ", ".join(dict.fromkeys(at for at in tried.values() if at))
+    others = ", ".join(dict.fromkeys(at for at in traces.tried.values() if at))
     hint = f"it was at {others}" if others else "it has not run yet"
     raise NotFound(f"{name} was never at worker {worker}: {hint}", "worker")
 
 
-async def _owners(manager: Manager, worker: str, kept: list[KeptSandbox]) -> dict[KeptSandbox, str]:
-    """Whose they are; without those of attempts that this manager did not send there. Of those, people are told to remove them:
-    so while nothing can be saved, all of a job that is known are its owner's.
+class _Traces(msgspec.Struct, frozen=True):
+    """What the books have of a task's attempts."""
+
+    tried: dict[int, str]
+    """The workers that had them, oldest first."""
+    ended: TaskState | None
+
+    @property
+    def may_lack_some(self) -> bool:
+        """That of a task which was cancelled is not kept, nor are all of one that was tried very often."""
+        unrecorded = self.ended is not None and not self.tried
+        return unrecorded or self.ended is TaskState.CANCELLED or len(self.tried) >= OFTEN
+
+
+def _traces(manager: Manager, job: int, task: int) -> _Traces:
+    """In a thread."""
+    outcomes = manager.store.outcomes(job, ranges=[(task, task)], limit=1)
+    return _Traces(dict(manager.store.tried(job, task)), next((outcome.state for outcome in outcomes), None))
+
+
+async def _unrecorded(
+    manager: Manager, row: JobRow, task: int, worker: str, attempt: int | None, traces: _Traces
+) -> list[int]:
+    """Of sandboxes that the worker has kept, those that can only be the task's though the books do not say so."""
+    if attempt is not None:
+        if attempt in traces.tried or not _may_be_ours(manager, attempt):
+            return []
+        found = await _ask(manager, worker, AtSandbox(row.id, task, [attempt]), Listing)
+        return [attempt] if found.since >= row.submitted_at else []
+    if not traces.may_lack_some:
+        return []
+    there = await _ask(manager, worker, AtDirectory(), Contents)
+    return sorted(
+        one.attempt
+        for one in there.kept
+        if (one.job, one.task) == (row.id, task)
+        and one.attempt not in traces.tried
+        and _may_be_ours(manager, one.attempt)
+        and one.since >= row.submitted_at
+    )
+
+
+def _may_be_ours(manager: Manager, attempt: int) -> bool:
+    """Every start numbers its attempts from an epoch on, and the first of a manager is any of a million."""
+    return 0 <= manager.machine.epoch - (attempt >> EPOCH_BITS) < STARTS
+
+
+async def _owners(
+    manager: Manager, worker: str, kept: list[KeptSandbox]
+) -> dict[KeptSandbox, tuple[str, bool]]:
+    """Whose they are, without those of jobs that this manager does not know; and whether their attempts are on record as
+    this worker's. While nothing can be saved, all are.
 
     Each task is looked up once, however many of its sandboxes there are: it may have been tried very often.
     """
@@ -179,15 +240,15 @@ async def _owners(manager: Manager, worker: str, kept: list[KeptSandbox]) -> dic
     of_task: dict[tuple[int, int], list[KeptSandbox]] = {}
     for one in kept:
         of_task.setdefault((one.job, one.task), []).append(one)
-    owners: dict[KeptSandbox, str] = {}
+    owners: dict[KeptSandbox, tuple[str, bool]] = {}
     for (job, task), its in of_task.items():
         row, tried = await asyncio.to_thread(_known, manager, job, task)
         if row is None:
             continue
         sent = {attempt for attempt, at in tried if at == worker}
         for one in its:
-            if one.attempt in sent or (job, task, one.attempt) in under_way or manager.trouble:
-                owners[one] = row.owner
+            is_under_way = (job, task, one.attempt) in under_way
+            owners[one] = row.owner, one.attempt in sent or is_under_way or bool(manager.trouble)
     return owners
 
 
@@ -199,8 +260,8 @@ def _known(manager: Manager, job: int, task: int) -> tuple[JobRow | None, list[t
 # -- as it is shown ---------------------------------------------------------------------------------------
 
 
-def _kept_view(dir: str, kept: KeptSandbox, owner: str | None) -> KeptView:
-    """No owner: this manager knows of no such attempt."""
+def _kept_view(dir: str, kept: KeptSandbox, whose: tuple[str, bool] | None) -> KeptView:
+    owner, recorded = whose or ("", False)
     return KeptView(
         id=task_name(kept.job, kept.task),
         job=kept.job,
@@ -210,8 +271,9 @@ def _kept_view(dir: str, kept: KeptSandbox, owner: str | None) -> KeptView:
         size_bytes=kept.size_bytes,
         entries=kept.entries,
         path=f"{dir}/kept/{kept.job}.{kept.task}.{kept.attempt}",
-        owner=owner or "",
-        known=owner is not None,
+        owner=owner,
+        known=whose is not None,
+        recorded=recorded,
         cut=kept.cut,
     )
 

@@ -23,6 +23,9 @@ MOMENT_S = 5.0
 class Examiners(Protocol):
     """Who knows all testers."""
 
+    def is_own(self, kind: str, /) -> bool:
+        """Whether such testers are Tercel's own, hence judged at once."""
+
     async def judge(self, text: str, /) -> tuple[str, Place]:
         """As its kind writes it, and where it is asked. Raises UsageError if it means nothing."""
 

@@ -32,7 +32,7 @@ from tercel.manager.finding import pinned
 from tercel.manager.inputs import restored
 from tercel.manager.service import Manager
 from tercel.stores.contract import needed_by
-from tercel.stores.snapshot.checking import Contents, check
+from tercel.stores.snapshot.checking import Contents, Job, check
 from tercel.stores.snapshot.contract import ROWS, Placed
 from tercel.stores.snapshot.files import parts
 from tercel.stores.snapshot.placing import (
@@ -74,7 +74,7 @@ async def restore(manager: Manager, who: Identity, path: Path, *, again: bool) -
     """`path` is this call's alone, and there until it returns."""
     contents = await asyncio.to_thread(check, path, "the snapshot")
     _may_restore(who, contents)
-    await _judge(manager, who, contents)
+    contents = await _judge(manager, who, contents)
     return await _restore(manager, who, path, contents, again)
 
 
@@ -91,28 +91,58 @@ def _may_restore(who: Identity, contents: Contents) -> None:
         )
 
 
-async def _judge(manager: Manager, who: Identity, contents: Contents) -> None:
+async def _judge(manager: Manager, who: Identity, contents: Contents) -> Contents:
     """What its tasks are blocked on says what is run, and where: it must be what its owner may ask for.
 
-    Of the owners of others' jobs it is not known whether they are admins, so they are none.
+    Of the owners of others' jobs it is not known whether they are admins, so they are none. Returned is what was judged, as
+    testers here write it: an older Tercel may have written the same otherwise.
     """
-    rules: dict[str, set[blocking.Rules]] = {}
-    for job in contents.jobs:
-        rules.setdefault(job.row.owner, set()).add(job.row.spec.block_on)
-    sought: list[tuple[str, ConditionRow | Fault]] = [(row.owner, row) for row in contents.conditions]
-    sought += [(job.row.owner, one.fault) for job in contents.jobs for one in job.row.postponed]
-    for owner, what in sought:
-        alone = BlockRule(on="exit:1", tester=what.tester, at=what.place, policy=what.policy)
-        rules.setdefault(owner, set()).add((alone,))
-    for owner, asked in rules.items():
+    asked: dict[str, set[blocking.Rules]] = {}
+    for owner, rules in _rules(contents):
+        asked.setdefault(owner, set()).add(rules)
+    judged: dict[tuple[str, blocking.Rules], blocking.Rules] = {}
+    for owner, all_rules in asked.items():
         identity = who if owner == who.user else Identity(owner, Role.USER, who.token)
-        for rule, answer in (await blocking.settled_all(manager.examiners, identity, asked)).items():
+        for rules, answer in (await blocking.settled_all(manager.examiners, identity, all_rules)).items():
             if isinstance(answer, UsageError):
                 raise type(answer)(f"jobs of {owner} cannot be restored here: {answer}", "snapshot")
-            if answer != rule:
-                raise UsageError(
-                    f"jobs of {owner} wait for what no tester here writes so: {rule[0].tester}", "snapshot"
-                )
+            judged[owner, rules] = answer
+    return _as_judged(contents, judged)
+
+
+def _rules(contents: Contents) -> Iterator[tuple[str, blocking.Rules]]:
+    """By owner, all that is ever to be tested for its tasks."""
+    for row in contents.conditions:
+        yield row.owner, _alone(row)
+    for job in contents.jobs:
+        yield job.row.owner, job.row.spec.block_on
+        for one in job.row.postponed:
+            yield job.row.owner, _alone(one.fault)
+
+
+def _alone(what: ConditionRow | Fault) -> blocking.Rules:
+    """The rule that would have made it."""
+    return (BlockRule(on="exit:1", tester=what.tester, at=what.place, policy=what.policy),)
+
+
+def _as_judged(contents: Contents, judged: dict[tuple[str, blocking.Rules], blocking.Rules]) -> Contents:
+    replace = msgspec.structs.replace
+
+    def job(found: Job) -> Job:
+        row = found.row
+        if not row.spec.block_on and not row.postponed:
+            return found
+        rules = judged.get((row.owner, row.spec.block_on), ())
+        postponed = tuple(
+            replace(one, fault=replace(one.fault, tester=judged[row.owner, _alone(one.fault)][0].tester))
+            for one in row.postponed
+        )
+        return replace(found, row=replace(row, spec=replace(row.spec, block_on=rules), postponed=postponed))
+
+    conditions = [
+        replace(row, tester=judged[row.owner, _alone(row)][0].tester) for row in contents.conditions
+    ]
+    return replace(contents, jobs=list(map(job, contents.jobs)), conditions=conditions)
 
 
 async def _restore(

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-from tercel.core.sizes import size
+from tercel.core.sizes import least_free, size
 from tercel.runners.board import NOBODY
 from tercel.runners.measuring import Meter
 
 log = logging.getLogger("tercel.runners")
 
-FLOOR_BYTES = 2**30
-FLOOR_SHARE = 0.05
 LOOK_S = 1.0
 AGAIN_S = 10.0
 """After an attempt was ended for it: removing what it wrote takes a while."""
@@ -56,7 +54,7 @@ class DiskFloor:
     async def look(self) -> bool:
         """Whether an attempt had to be ended."""
         disk = os.statvfs(self._dir)
-        floor = min(FLOOR_BYTES, int(disk.f_blocks * disk.f_frsize * FLOOR_SHARE))
+        floor = int(least_free(disk.f_blocks * disk.f_frsize))
         left = disk.f_bavail * disk.f_frsize
         if left >= floor:
             return False

@@ -107,8 +107,9 @@ class Store(SnapshotStore, Protocol):
     ) -> Cleaned:
         """Remove about `limit` rows of removed jobs, of closed conditions and of notes older than `before`.
 
-        An uploaded value goes with the last job that refers to it, and without one if it was put down as unnamed longer ago;
-        none of `keep_values` does.
+        An uploaded value goes with the last job that refers to it, unless it was put down as unnamed since `unnamed_before`:
+        somebody was told that it is there, and has still to name it. Without a job it goes if it was put down before then.
+        None of `keep_values` does.
         """
 
     def unnamed_values(self) -> list[str]:

@@ -70,18 +70,18 @@ class DiskTester:
 
     def normalise(self, text: str) -> str:
         path, least = self._parts(text)
-        return f"{path}>={_exact(least)}"
-
-    def _parts(self, text: str) -> tuple[str, int]:
-        match = _DISK.fullmatch(text.strip())
-        if match is None:
-            raise UsageError(f"{text[:100]!r} is not a path and a size; write disk:/scratch>=20G")
-        least = parse_size(match["size"], "disk")
         if not 1 <= least <= MOST_BYTES:
             raise UsageError(
                 f"{text[:100]!r}: what must be free is from 1B to 8000P; write disk:/scratch>=20G"
             )
-        return absolute(match["path"], "disk:/scratch>=20G"), least
+        return f"{path}>={_exact(least)}"
+
+    def _parts(self, text: str) -> tuple[str, int]:
+        """Of any size: what was taken before there were bounds is still asked."""
+        match = _DISK.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(f"{text[:100]!r} is not a path and a size; write disk:/scratch>=20G")
+        return absolute(match["path"], "disk:/scratch>=20G"), parse_size(match["size"], "disk")
 
     async def test(self, text: str, surroundings: Surroundings) -> Verdict:  # noqa: ARG002
         path, least = self._parts(text)

@@ -40,9 +40,11 @@ class KeptView(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """On the worker's node."""
     owner: str = ""
-    """Of the job."""
+    """Of the job; empty: it is not known."""
     known: bool = True
-    """False: this manager knows of no such attempt (any more)."""
+    """False: this manager does not know the job (any more)."""
+    recorded: bool = True
+    """False: that this worker had such an attempt is not on record. It may have been cancelled, or be one of very many."""
     cut: str = ""
 
 

@@ -21,7 +21,7 @@
 
     probing        testers that the manager asks here
     showing        what people ask about its directory, with the help of
-    looking, walking
+    looking, sandboxes, walking
 
     outbox         what is to be said to the manager, in frames of bounded size
     conversation   one link, from Hello to its end: heartbeats, pace

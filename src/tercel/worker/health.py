@@ -10,11 +10,10 @@ import os
 import signal
 from pathlib import Path
 
+from tercel.core.sizes import least_free
 from tercel.testers.last_words import LastWords
 from tercel.worker.pressure import Reading
 
-DISK_LEAST_BYTES = 2**30
-DISK_LEAST_PART = 0.05
 MEM_LEAST_BYTES = 256 * 2**20
 MEM_LEAST_PART = 0.02
 RECOVERED = 1.25
@@ -26,7 +25,7 @@ CHECK_LIMIT_S = 30.0
 def judge(reading: Reading, was_unhealthy: bool) -> str:
     """Why it should take no tasks, as far as can be measured; empty: it may."""
     factor = RECOVERED if was_unhealthy else 1.0
-    disk = min(DISK_LEAST_BYTES, reading.disk_bytes * DISK_LEAST_PART) * factor
+    disk = least_free(reading.disk_bytes) * factor
     if reading.disk_bytes and reading.disk_free_bytes < disk:
         return f"its disk is nearly full: {_mb(reading.disk_free_bytes)} free, {_mb(disk)} needed"
     mem = min(MEM_LEAST_BYTES, reading.mem_bytes * MEM_LEAST_PART) * factor

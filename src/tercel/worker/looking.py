@@ -6,8 +6,11 @@
     dir/sandboxes/<pid>.<n>/      in use by this process, or left by an earlier one
     dir/values, dir/trash         kept for the next calls; being removed
 
-What the worker knows of its attempts comes in as `Books`, taken before the look began: so only what has not changed for a
-while is said to be nobody's.
+What the worker knows of its attempts comes in as `Books`, taken before the look began: so of outputs and of what is in the trash
+only what has not changed for a while is said to be nobody's. A sandbox of an earlier process is nobody's at once, by its name,
+and whose a kept one is, the manager knows.
+
+One sandbox, and the worker's log: see sandboxes.
 """
 
 import os
@@ -19,33 +22,21 @@ from pathlib import Path
 
 import msgspec
 
-from tercel.core.errors import NotFound
 from tercel.wire.looking import (
-    FILES_MOST,
     KEPT_MOST,
     LARGEST_MOST,
     LEFT_MOST,
-    NAMES_BYTES,
-    PATH_MOST,
     Contents,
     Entry,
-    File,
     KeptSandbox,
     Left,
-    Listing,
     Part,
-    Tail,
 )
 from tercel.worker.walking import (
     TOO_MANY,
     Budget,
-    below,
-    descended,
-    kind_of,
     measure,
     opened,
-    read_below,
-    read_file,
     shown,
     told_size,
     told_time,
@@ -61,11 +52,7 @@ LEFT_AFTER_S = 3600.0
 """Removing takes a while, and so does telling the manager: what is younger is not said to be left."""
 DIRECT_MOST = 50_000
 """Entries directly in a part, which are held at once."""
-LANE_MOST = 1000
-"""Entries in a lane's directory: there are one or two, unless a task puts more there."""
 _KEPT = re.compile(r"(\d{1,16})\.(\d{1,16})\.(\d{1,18})", re.ASCII)
-_TOKEN = re.compile(rb"\b[0-9a-f]{8}\.[A-Za-z0-9_-]{43}")
-"""As managers issue them: none belongs into a log, and should one be there, it is not told on."""
 
 
 class Books(msgspec.Struct, frozen=True):
@@ -77,14 +64,6 @@ class Books(msgspec.Struct, frozen=True):
     reports_since: float = 0.0
     lanes: dict[str, str] = {}
     """By the name of the directory among `sandboxes`: the task that runs there, as 37.4."""
-
-
-class Running(msgspec.Struct, frozen=True):
-    """An attempt that runs here."""
-
-    attempt: int
-    lane: str
-    """The name of the directory, among `sandboxes`, that its sandbox is in."""
 
 
 # -- the whole --------------------------------------------------------------------------------------------
@@ -252,101 +231,3 @@ def _left(part: str, one: _Measured, books: Books, now: float) -> Left | None:
         case "kept" if _KEPT.fullmatch(one.name) is None:
             return Left("kept", f"kept/{one.name}", one.size_bytes, one.moved_at)
     return None
-
-
-# -- one sandbox ------------------------------------------------------------------------------------------
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """Whose sandbox."""
-
-    job: int
-    task: int
-    attempts: list[int]
-    """Those that may be shown, oldest first."""
-    running: Running | None
-    """The one of them that runs here, if one does: it is preferred to what was kept of earlier ones."""
-
-
-def listing(dir: Path, asked: Asked, budget: Budget) -> Listing:
-    """Raises NotFound or OSError."""
-    kept = _kept_attempts(dir, asked)
-    attempt, steps = _place(dir, asked, kept)
-    files: list[File] = []
-    names_bytes = 0
-    with descended(dir, *steps) as sandbox:
-        since = os.fstat(sandbox).st_ctime
-        for found, status in below(sandbox, budget, ordered=True):
-            path = shown(found)
-            names_bytes += len(path.encode())
-            if len(files) == FILES_MOST or names_bytes > NAMES_BYTES or len(path) > PATH_MOST:
-                budget.miss(f"more than the first {len(files):,} entries")
-                break
-            size_bytes, changed_at = told_size(status.st_size), told_time(status.st_mtime)
-            files.append(File(path, kind_of(status), size_bytes, changed_at))
-    where, running = shown(dir.joinpath(*steps)), asked.running is not None
-    return Listing(attempt, where, running, since, files, kept, budget.cut)
-
-
-def read(dir: Path, asked: Asked, path: str) -> Tail:
-    """The end of a file in it. Raises NotFound, UsageError or OSError."""
-    _, steps = _place(dir, asked, _kept_attempts(dir, asked))
-    with descended(dir, *steps) as sandbox:
-        return read_below(sandbox, path)
-
-
-def _kept_attempts(dir: Path, asked: Asked) -> list[int]:
-    try:
-        with descended(dir, "kept") as kept:
-            return [attempt for attempt in asked.attempts if _is_there(kept, _name(asked, attempt))]
-    except FileNotFoundError:
-        return []  # nothing was ever kept
-
-
-def _is_there(directory: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _place(dir: Path, asked: Asked, kept: list[int]) -> tuple[int, tuple[str, str] | tuple[str, str, str]]:
-    """Which attempt's it is, and the steps to it."""
-    if asked.running is not None:
-        lane = asked.running.lane
-        return asked.running.attempt, ("sandboxes", lane, _in_use(dir, lane))
-    if not kept:
-        raise NotFound(
-            f"no sandbox of {asked.job}.{asked.task} is here: it does not run here now, and was not kept when it ended "
-            "(--sandbox keep-on-failure does that), had nothing in it, or was removed since, as the oldest of many",
-            "task",
-        )
-    return kept[-1], ("kept", _name(asked, kept[-1]))
-
-
-def _name(asked: Asked, attempt: int) -> str:
-    return f"{asked.job}.{asked.task}.{attempt}"
-
-
-def _in_use(dir: Path, lane: str) -> str:
-    """Of the sandboxes of a lane the one that was made last: others could not be removed."""
-    with descended(dir, "sandboxes", lane) as directory, os.scandir(directory) as entries:
-        names = [entry.name for entry in islice(entries, LANE_MOST)]
-    numbers = [name for name in names if name.isascii() and name.isdecimal()]
-    if not numbers:
-        raise NotFound("its sandbox is gone", "task")
-    return max(numbers, key=int)
-
-
-# -- the log ----------------------------------------------------------------------------------------------
-
-
-def log_tail(log: Path | None) -> Tail:
-    """Whole lines. Raises NotFound or UsageError."""
-    if log is None:
-        raise NotFound("it writes no log file: start it with --log FILE", "worker")
-    tail = read_file(log)
-    data = tail.data.partition(b"\n")[2] if tail.offset else tail.data
-    offset = tail.offset + len(tail.data) - len(data)
-    return msgspec.structs.replace(tail, offset=offset, data=_TOKEN.sub(b"(a token)", data))

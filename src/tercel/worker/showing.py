@@ -20,9 +20,10 @@ from tercel.core.selectors import task_name
 from tercel.runners.contract import Runner
 from tercel.wire.looking import AtDirectory, AtFile, AtLog, AtSandbox, Found, Unseen
 from tercel.wire.messages import Look, Seen
-from tercel.worker import looking
+from tercel.worker import looking, sandboxes
 from tercel.worker.agent import Agent
-from tercel.worker.looking import Asked, Books, Running
+from tercel.worker.looking import Books
+from tercel.worker.sandboxes import Asked, Running
 from tercel.worker.walking import Budget, shown
 
 log = logging.getLogger("tercel.worker")
@@ -85,14 +86,14 @@ class Showing:
                     lambda: looking.contents(self._dir, books, self._log, time.time(), budget)
                 )
             case AtLog():
-                return await self._seen(lambda: looking.log_tail(self._log))
+                return await self._seen(lambda: sandboxes.log_tail(self._log))
         asked = self._asked(what)
         if isinstance(what, AtFile):
             path = what.path
-            found = await self._seen(lambda: looking.read(self._dir, asked, path))
+            found = await self._seen(lambda: sandboxes.read(self._dir, asked, path))
         else:
             budget = _budget(LISTED_MOST)
-            found = await self._seen(lambda: looking.listing(self._dir, asked, budget))
+            found = await self._seen(lambda: sandboxes.listing(self._dir, asked, budget))
         # Had it ended meanwhile, the next attempt in its place might be somebody else's.
         if asked.running is not None and self._running(what.attempts) != asked.running:
             return Unseen(f"{what.job}.{what.task} has just ended there: ask again", passing=True)

@@ -19,7 +19,8 @@ SHELLS = ("bash", "zsh", "fish")
 def command(context: click.Context, shell: str | None) -> None:
     """Print the completion script of a shell (of yours, if none is named).
 
-    Besides commands and options it knows jobs and conditions, if a manager answers at once.
+    Besides commands and options it knows jobs, conditions and workers, if a manager answers at once, and files of snapshots. A worker
+    whose name a shell would not take as it stands is not offered.
 
     \b
     bash   tercel completion bash > ~/.local/share/bash-completion/completions/tercel

@@ -1,5 +1,7 @@
 """tercel worker quarantine"""
 
+import shlex
+
 import click
 
 from tercel.cli.completing import worker as worker_id
@@ -25,7 +27,7 @@ def command(screen: Screen, workers: tuple[str, ...], reason: str) -> None:
             await client.quarantine(worker, reason)
         screen.emit({"quarantined": list(workers)})
         them = "it" if len(workers) == 1 else "them"
-        again = f"`tercel worker release {' '.join(workers)}` lets {them} take tasks again"
+        again = f"`tercel worker release {shlex.join(workers)}` lets {them} take tasks again"
         screen.tell(f"{count(len(workers), 'worker')} will take no more tasks; {again}")
 
     talk(screen, ask)

@@ -38,28 +38,31 @@ def remove(books: Books, jobs: Sequence[int], ended_before: float) -> list[int]:
 
 def clean(books: Books, before: float, keep_values: Collection[str], unnamed_before: float) -> Cleaned:
     cleaned = Cleaned()
+    # Whoever was told a short time ago that one is there has still to name it.
+    young = {key for key, since in books.unnamed.items() if since >= int(unnamed_before)}
+    stay = young | {*keep_values}
     while books.leaving:
         _, row = books.leaving.popitem()
-        cleaned += _empty(books, row, keep_values)
-    old = {key for key, since in books.unnamed.items() if since < int(unnamed_before)} - {*keep_values}
+        cleaned += _empty(books, row, stay)
+    old = books.unnamed.keys() - stay
     for key in old:
         del books.unnamed[key]
-    return cleaned + Cleaned(values=_drop_values(books, old, keep_values)) + _forget_old(books, before)
+    return cleaned + Cleaned(values=_drop_values(books, old, stay)) + _forget_old(books, before)
 
 
-def _empty(books: Books, row: JobRow, keep_values: Collection[str]) -> Cleaned:
+def _empty(books: Books, row: JobRow, stay: set[str]) -> Cleaned:
     """Forget what a removed job has left behind."""
     tasks = books.tasks.pop(row.id, Tasks())
     segments = _drop_output(books, tasks.attempts())
     books.lines.pop(row.id, None)
     books.edges.pop(row.id, None)
-    values = _drop_values(books, values_named(row, books.calls.pop(row.id, ())), keep_values)
+    values = _drop_values(books, values_named(row, books.calls.pop(row.id, ())), stay)
     return Cleaned(tasks.record_count(), segments, values, notes=len(tasks.notes))
 
 
-def _drop_values(books: Books, keys: set[str], keep_values: Collection[str]) -> int:
+def _drop_values(books: Books, keys: set[str], stay: set[str]) -> int:
     """Those of them that no job refers to."""
-    unused = keys - _named(books) - {*keep_values}
+    unused = keys - _named(books) - stay
     return sum(len(books.values.pop(key, {})) for key in unused)
 
 

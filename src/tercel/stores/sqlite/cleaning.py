@@ -12,6 +12,8 @@ finished.
 import sqlite3
 from collections.abc import Collection, Sequence
 
+import msgspec
+
 from tercel.core.changes import Noted
 from tercel.stores.contract import LEFT_OUT, Cleaned, Compacted, Old, note_left_out
 from tercel.stores.sqlite import cleaning_queries as queries
@@ -83,6 +85,14 @@ class _Slice:
         return self.room <= 0
 
 
+class _Stay(msgspec.Struct, frozen=True):
+    """The values that are not removed though no job refers to them."""
+
+    keys: Collection[str]
+    young: int
+    """Those as well that were put down as unnamed since then: a time in the place of a job."""
+
+
 def clean(
     connection: sqlite3.Connection,
     *,
@@ -92,15 +102,16 @@ def clean(
     limit: int,
 ) -> Cleaned:
     slice = _Slice(connection, limit)
+    stay = _Stay(keep_values, _since(unnamed_before))
     while not slice.is_full():
         found = connection.execute(queries.LEAVING).fetchone()
         if found is None:
             break
-        _empty(slice, found[0], keep_values)
+        _empty(slice, found[0], stay)
         if not slice.is_full():
             connection.execute(queries.LEFT, found)
             slice.room -= 1
-    _unnamed(slice, keep_values, unnamed_before)
+    _unnamed(slice, stay)
     slice.notes += slice.take(queries.OLD_NOTES_REMOVE, {"before": before})
     if not slice.is_full():
         connection.execute(queries.CONDITION_NUMBER_KEEP)
@@ -115,7 +126,7 @@ def clean(
     )
 
 
-def _empty(slice: _Slice, job: int, keep_values: Collection[str]) -> None:
+def _empty(slice: _Slice, job: int, stay: _Stay) -> None:
     """All that is in other tables of a job, or as much as there is room for."""
     where: dict[str, object] = {"job": job}
     slice.records += slice.take(queries.SPANS_REMOVE, where)
@@ -126,7 +137,7 @@ def _empty(slice: _Slice, job: int, keep_values: Collection[str]) -> None:
     slice.take(queries.CALLS_REMOVE, where, HEAVY)
     _records(slice, job, queries.HISTORY_FIRST, queries.HISTORY_REMOVE)
     _records(slice, job, queries.OUTCOMES_FIRST, queries.OUTCOME_REMOVE)
-    _values(slice, job, keep_values)
+    _values(slice, job, stay)
 
 
 def _records(slice: _Slice, job: int, first: str, remove: str) -> None:
@@ -151,24 +162,24 @@ def _forget(slice: _Slice, job: int, found: list[tuple[int, int]], remove: str) 
     slice.records += len(gone)
 
 
-def _values(slice: _Slice, job: int, keep_values: Collection[str]) -> None:
+def _values(slice: _Slice, job: int, stay: _Stay) -> None:
     if slice.is_full():
         return
     used = slice.connection.execute(queries.VALUES_USED, {"job": job, "limit": slice.room}).fetchall()
     for (key,) in used:
-        _unuse(slice, job, key, keep_values)
+        _unuse(slice, job, key, stay)
         if slice.is_full():
             return
 
 
-def _unnamed(slice: _Slice, keep_values: Collection[str], before: float) -> None:
+def _unnamed(slice: _Slice, stay: _Stay) -> None:
     """Those that no job has referred to for so long."""
     if slice.is_full():
         return
-    where = {"since": _since(before) + 1, "limit": slice.room + len(keep_values)}
+    where = {"since": stay.young + 1, "limit": slice.room + len(stay.keys)}
     for since, key in slice.connection.execute(queries.VALUES_LONG_UNNAMED, where).fetchall():
-        if key not in keep_values:
-            _unuse(slice, since, key, ())
+        if key not in stay.keys:
+            _unuse(slice, since, key, stay)
         if slice.is_full():
             return
 
@@ -183,11 +194,12 @@ def _since(at: float) -> int:
     return -max(int(at), 1)
 
 
-def _unuse(slice: _Slice, job: int, key: str, keep_values: Collection[str]) -> None:
+def _unuse(slice: _Slice, job: int, key: str, stay: _Stay) -> None:
     """What nobody else refers to goes first: its row says until then that it is to go."""
     named: dict[str, object] = {"job": job, "key": key}
-    shared = slice.connection.execute(queries.VALUE_SHARED, named).fetchone() is not None
-    if not shared and key not in keep_values:
+    others = {**named, "young": stay.young}
+    shared = slice.connection.execute(queries.VALUE_SHARED, others).fetchone() is not None
+    if not shared and key not in stay.keys:
         slice.values += slice.take(queries.PIECES_REMOVE, named, HEAVY)
     if not slice.is_full():
         slice.connection.execute(queries.VALUE_UNUSE, named)

@@ -60,7 +60,10 @@ SEGMENTS_REMOVE = """
 """
 
 VALUES_USED = "SELECT key FROM value_use WHERE job = :job ORDER BY key LIMIT :limit"
-VALUE_SHARED = "SELECT 1 FROM value_use WHERE key = :key AND job <> :job AND job >= 0 LIMIT 1"
+VALUE_SHARED = """
+    SELECT 1 FROM value_use WHERE key = :key AND job <> :job AND (job >= 0 OR job <= :young) LIMIT 1
+"""
+"""`young`: whoever was told since then that it is there has still to name it."""
 VALUES_UNNAMED = """
     SELECT key FROM value_piece AS piece
     WHERE number = 0 AND NOT EXISTS (SELECT 1 FROM value_use WHERE key = piece.key)
