@@ -383,6 +383,7 @@ def test_a_script_needs_no_guard_around_its_main_part(script: Path) -> None:
 
 
 LEFT = """
+import time
 from tercel import Executor
 
 def slow(x):
