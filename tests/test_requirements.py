@@ -33,7 +33,23 @@ BESIDE = {
     "its settings of throttles": "core/test_policies.py::test_a_profile_has_the_papers_settings",
     "so many are released as there is room for": "acceptance/test_outages.py::test_a_quota_lets_so_many_go_on_as_it_has_room_for",
     "one owner's condition is not another's": "api/test_conditions.py::test_a_user_sees_and_changes_only_their_own",
-    "testers of databases, transmissions and suspensions answer": "conformance/test_testers.py::test_the_real_postgresql_answers",
+    # Its testers of databases, transmissions and suspensions are stubs.
+    "a tester of databases answers": "conformance/test_testers.py::test_the_real_postgresql_answers",
+    "testers of transmissions answer: connections": "conformance/test_testers.py::test_tcp_says_who_refused",
+    "testers of transmissions answer: HTTP": (
+        "conformance/test_testers.py::test_http_is_cleared_by_2xx_and_3xx_and_follows_nothing"
+    ),
+    "testers of transmissions answer: SSH": (
+        "acceptance/test_outages.py::test_tasks_wait_while_a_server_of_ssh_refuses_connections"
+    ),
+    "what is suspended waits: for a queue": "core/scenarios/queue_disabled.txt",
+    "what is suspended waits: for a system or an application": (
+        "core/test_blocked_edges.py::test_what_asks_about_a_switch_hears_at_once_that_it_is_on"
+    ),
+    "what is suspended waits: for a worker, node or site": (
+        "core/test_blocked_edges.py::test_tasks_wait_while_a_worker_that_they_ask_about_takes_nothing"
+    ),
+    "what is suspended waits: held by its owner": "core/scenarios/hold.txt",
     "giving up fails all that wait": "acceptance/test_blocked.py::test_what_stays_broken_is_given_up_with_that_reason",
     # What it gets wrong.
     "a crash between blocked and the post makes no zombies": (

@@ -6,6 +6,7 @@ import random
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tercel.core.reports import Blame
 from tercel.core.states import TaskState
-from tercel.stores.codes import STATE_CODES
+from tercel.stores.codes import BLAMES, STATES
 from tercel.wire.api_recovery import ConditionView
 from tests.lab import Lab
 from tests.processes import eventually
@@ -47,11 +49,34 @@ async def probed(lab: Lab, times: int, id: int = 1) -> None:
 def ends(lab: Lab, job: int) -> dict[TaskState, int]:
     """How all attempts of a job ended, each as its record says: what was lost or blocked too."""
     found: dict[TaskState, int] = {}
-    states = {code: state for state, code in STATE_CODES.items()}
     for table in ("outcome", "history"):
         for code, count in lab.store(f"SELECT state, count(*) FROM {table} WHERE job = {job} GROUP BY state"):
-            found[states[code]] = found.get(states[code], 0) + count
+            found[STATES[code]] = found.get(STATES[code], 0) + count
     return found
+
+
+def blamed(lab: Lab, job: int) -> set[tuple[TaskState, Blame | None, bool]]:
+    """Of all attempts of a job that did not end its tasks: how they ended, by whose fault, and whether they spent a retry."""
+    rows = lab.store(f"SELECT DISTINCT state, blame, spent FROM history WHERE job = {job}")
+    return {(STATES[state], BLAMES.get(blame), bool(spent)) for state, blame, spent in rows}
+
+
+class Noted:
+    """Tests that workers with this `prefix` make, one line for each that begins or is over."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.prefix = (sys.executable, str(Path(__file__).with_name("noting_tests.py")), str(path))
+
+    def at_once(self) -> dict[str, int]:
+        """By tester: how many tests of it there were at a time, at most."""
+        now: dict[str, int] = {}
+        most: dict[str, int] = {}
+        for line in self._path.read_text().splitlines():
+            sign, _, tester = line.partition(" ")
+            now[tester] = now.get(tester, 0) + (1 if sign == "+" else -1)
+            most[tester] = max(most.get(tester, 0), now[tester])
+        return most
 
 
 # -- what breaks ------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tercel.core.reports import Blame
 from tercel.core.states import TaskState
-from tests.acceptance.outages import Resolver, Tmpfs, blocked, condition, ends, probed, server
+from tests.acceptance.outages import Noted, Resolver, Tmpfs, blamed, blocked, condition, ends, probed, server
 from tests.lab import HASTY, RECORD, Lab, free_port, names
 from tests.processes import eventually
 from tests.testers.servers import Sshd
@@ -83,6 +84,10 @@ async def all_went_well(lab: Lab, job: int, tasks: int) -> dict[TaskState, int]:
     assert (view.counts.finished, view.counts.failed) == (tasks, 0)
     found = ends(lab, job)
     assert found[TaskState.FINISHED] == tasks
+    before = blamed(lab, job)
+    assert not any(spent for _, _, spent in before), "no retry was spent"
+    assert {blame for state, blame, _ in before if state is TaskState.BLOCKED} <= {Blame.OUTSIDE}
+    assert TaskState.FAILED not in found
     assert {name: count for name, count in lab.runs().items() if name.startswith(f"{job}.")} == dict.fromkeys(
         names(job, tasks), 1
     )
@@ -267,6 +272,8 @@ async def test_5000_tasks_outlive_five_outages_at_once_in_which_the_manager_is_k
 ) -> None:
     """A licence server, a quota, names and SSH are gone, and one of two workers has no room: a thousand tasks meet each."""
     each, port, seen = 1000, free_port(), {}
+    noted = Noted(lab.root / "tests")
+    lab.worker_prefix += noted.prefix
     manager = await lab.manager_up("--heartbeat", "1s")
     for name in ("small", "large"):
         lab.worker(name, 2, "", *HASTY)
@@ -299,10 +306,14 @@ async def test_5000_tasks_outlive_five_outages_at_once_in_which_the_manager_is_k
     sshd.start()
     with server(port):
         for job in range(1, 6):
-            found = await all_went_well(lab, job, each)
-            assert TaskState.FAILED not in found
+            await all_went_well(lab, job, each)
     assert plain == 5
     assert lab.json("blocked")["conditions"] == []
+    at_once = noted.at_once()
+    assert {tester: at_once[tester] for tester in jobs} == dict.fromkeys(jobs, 1), (
+        "one probe at a time for each"
+    )
+    assert set(at_once.values()) == {1}
     assert not (lab.work / "overlaps").exists()
 
 

@@ -299,11 +299,12 @@ def test_what_asks_about_a_switch_hears_at_once_that_it_is_on() -> None:
         ("user=ada<2", ""),
         ("node=w1<2", ""),
         ("resource=gpus<2", "gpus=1"),
+        ("resource=licence.matlab<2", "resources=licence.matlab:1"),
     ],
 )
 def test_a_quota_of_every_kind_counts_what_is_under_way(quota: str, options: str) -> None:
     stage = played(
-        "worker w1 joins cpus=9 gpus=9",
+        "worker w1 joins cpus=9 gpus=9 resources=licence.matlab:9",
         f"submit 1 tasks=0-4 {options} block=start>quota:{quota}@here",
     )
     assert len(stage.machine.jobs[1].flights) == 2
@@ -312,6 +313,31 @@ def test_a_quota_of_every_kind_counts_what_is_under_way(quota: str, options: str
     stage.play("w1 reports 1.0a exit 0")
     stage.play("wait 60s")
     assert len(stage.machine.jobs[1].flights) == 2
+
+
+@pytest.mark.T(9)
+def test_a_floating_licence_is_counted_wherever_and_by_whomever_it_is_held() -> None:
+    """There are five. Each worker says so, for tasks may hold all of them there."""
+    licences = "resources=licence.matlab:5"
+    stage = played(
+        f"worker w1 joins cpus=2 {licences}",
+        f"worker w2 joins cpus=9 {licences}",
+        "submit 1 tasks=0 resources=licence.matlab:2",
+        "submit 2 tasks=0-4 resources=licence.matlab:1 block=start>quota:resource=licence.matlab<5@here;every_1m",
+    )
+
+    def under_way() -> int:
+        return len(stage.machine.jobs[2].flights)
+
+    assert all(worker.flights for worker in stage.machine.workers.values())
+    assert under_way() == 3
+    stage.play("wait 60s")
+    assert condition(stage).row.note == "5 of 5 under way"
+    assert under_way() == 3
+    (flight,) = stage.machine.jobs[1].flights.values()
+    stage.play(f"{flight.worker.id} reports 1.0a exit 0")
+    stage.play("wait 60s")
+    assert under_way() == 5
 
 
 @pytest.mark.T(8)

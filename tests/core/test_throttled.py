@@ -69,11 +69,19 @@ def test_a_burst_goes_at_once_and_one_node_does_not_hold_up_another() -> None:
     assert [at for at, _ in starts(machine, 60.0)] == [0.0] * 6 + [5.0] * 6
 
 
-def test_what_waits_for_a_throttle_says_so() -> None:
-    machine = pool(Rates(starts=Rate(2, 10.0)), workers=1, cpus=50)
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [
+        (Rates(starts=Rate(2, 10.0)), "2 per 10 s in all, no limit on one node; the next goes in 7 s"),
+        (Rates(launches=Rate(1, 10.0)), "no limit in all, 1 per 10 s on one node; the next goes in 7 s"),
+        (Rates(starts=Rate(2, 600.0)), "2 per 600 s in all, no limit on one node; the next goes in 10 min"),
+    ],
+)
+def test_what_waits_for_a_throttle_says_for_which_and_until_when(rates: Rates, told: str) -> None:
+    machine = pool(rates, workers=2, cpus=50)
     submit(machine, 5)
-    starts(machine, 0.0)
-    assert "throttled: 2 per 10 s in all" in why_ready(machine, machine.jobs[1], 0.0)
+    assert len(starts(machine, 0.0)) == 2
+    assert why_ready(machine, machine.jobs[1], 3.0) == f"starts are throttled: {told}"
 
 
 def test_without_throttles_all_go_at_once() -> None:

@@ -10,7 +10,8 @@
 Attempts are named by their task and a letter: 1.0a is the first attempt of task 0 of job 1, 1.0b the second. After
 each event a round is played, its changes are committed, and the invariants are checked.
 
-    > worker w1 joins cpus=2 [mem=4] [pid=2] [tags=a,b] [gpus=2] [time=60] [holding 1.0a running, 1.1a waiting, 1.2a ended]
+    > worker w1 joins cpus=2 [mem=4] [pid=2] [tags=a,b] [gpus=2] [resources=licence.matlab:2] [time=60]
+      [holding 1.0a running, 1.1a waiting, 1.2a ended]
     > w1 starts 1.0a · w1 returns 1.0a · w1 loses its link · w1 says bye · w1 gives cpus=1
     > w1 is draining | cleaning | available · w1 is unhealthy: why · w1 is well
     > w1 reports 1.0a exit 0 | exit 1 | signal 9 | timeout | refused: why | interrupted | cancelled   [after 2s] [errno=ENOSPC]

@@ -3,7 +3,7 @@
 submit 2 tasks=0-3%2 cpus=1 mem=0 priority=1000 owner=bob queue=lab flow=1 hold=yes
          after=ok:1,any:1.0-3,notok:1,each:1,each-any:1,each-notok:1      of which all are needed
          edges=1>0,2>0,3>7.0-4                                        task 1 needs task 0, 3 needs tasks of job 7
-         requires=a,b where=worker.mem>=4 rank=worker.cpus gpus=1 limit=60s
+         requires=a,b where=worker.mem>=4 rank=worker.cpus gpus=1 limit=60s resources=licence.matlab:2
          block=exit:75>tcp:licence:1@site;every_10s_for_1h,start>time:22:00@manager
          growth=1.5 on_failure=run|stop max_fails=1 retries=2 backoff=10s retry_on=75:5:30s,9:0:0s
 """
@@ -39,8 +39,10 @@ def needs_of(options: dict[str, str]) -> Needs:
 def info_of(name: str, options: dict[str, str]) -> WorkerInfo:
     gpus = tuple(map(str, range(int(options.get("gpus", "0")))))
     capacity = needs_of(options)
-    if gpus:
-        capacity = msgspec.structs.replace(capacity, resources=(("gpus", len(gpus) * 1000),))
+    amounts = ({"gpus": float(len(gpus))} if gpus else {}) | _resources(options)
+    if amounts:
+        resources = tuple(sorted((what, round(amount * 1000)) for what, amount in amounts.items()))
+        capacity = msgspec.structs.replace(capacity, resources=resources)
     return WorkerInfo(
         node=name,
         capacity=capacity,
@@ -82,6 +84,7 @@ def spec_of(options: dict[str, str]) -> JobSpec:
         cpus=float(options.get("cpus", "1")),
         mem_bytes=int(options.get("mem", "0")),
         gpus=float(options.get("gpus", "0")),
+        resources=_resources(options),
         requires=tuple(_parts(options, "requires")),
         where=options.get("where", ""),
         rank=options.get("rank", ""),
@@ -170,6 +173,11 @@ def _block_rule(text: str) -> BlockRule:
     """exit:75>tcp:licence:1@site;every_10s_for_1h"""
     rule = parse_rule(text.replace(">", "->", 1).replace("@", " @").replace("_", " ").replace("+", ","))
     return rule if rule.at else msgspec.structs.replace(rule, at="site")
+
+
+def _resources(options: dict[str, str]) -> dict[str, float]:
+    pairs = (text.partition(":") for text in _parts(options, "resources"))
+    return {name: float(amount) for name, _, amount in pairs}
 
 
 def _parts(options: dict[str, str], name: str) -> list[str]:

@@ -6,10 +6,12 @@ over. The worker lives through all of it, so whatever ran before the kill must n
 
 import asyncio
 import os
+import shutil
 import signal
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +22,7 @@ from tercel.core.model import BlockRule
 from tercel.core.states import TaskState
 from tercel.links.access import read_access
 from tercel.sdk import AsyncClient
+from tercel.stores.codes import STATE_CODES
 from tercel.wire.api import TaskView
 from tests.lab import HASTY, RECORD, Lab, all_tasks, names
 from tests.processes import becomes, eventually
@@ -184,6 +187,46 @@ async def hurried(client: AsyncClient, job: int) -> bool:
     return (await client.job(job)).ended_at is not None
 
 
+ENDED_AND_BLOCKED = """
+    SELECT blocked.job, blocked.first FROM blocked JOIN outcome
+        ON outcome.job = blocked.job AND outcome.task BETWEEN blocked.first AND blocked.last
+    UNION ALL SELECT blocked.job, blocked.first FROM blocked JOIN span
+        ON span.job = blocked.job AND span.first <= blocked.last AND span.last >= blocked.first
+    UNION ALL SELECT blocked.job, blocked.first FROM blocked JOIN job
+        ON job.id = blocked.job WHERE job.ended_at IS NOT NULL
+"""
+BLOCKED_WITHOUT_RECORD = f"""
+    SELECT job, first, last FROM blocked WHERE last - first + 1 > (
+        SELECT count(DISTINCT task) FROM history
+        WHERE history.job = blocked.job AND history.task BETWEEN blocked.first AND blocked.last
+            AND history.state = {STATE_CODES[TaskState.BLOCKED]}
+    )
+"""
+
+
+def look_at_what_waits(lab: Lab, when: str) -> int:
+    """What a dead manager left on its disk: the next one would mend it as it loads. Returns how many tasks are blocked.
+
+    On a copy: whoever opens the file itself does what is left to do there.
+    """
+    copy = lab.root / "left"
+    for suffix in ("", "-wal"):
+        if (path := lab.data / f"tercel.db{suffix}").exists():
+            shutil.copyfile(path, f"{copy}{suffix}")
+    with closing(sqlite3.connect(copy)) as left:
+        waited_for = left.execute("SELECT DISTINCT condition FROM blocked ORDER BY condition").fetchall()
+        are_open = left.execute("SELECT id FROM condition WHERE closed_at IS NULL ORDER BY id").fetchall()
+        assert waited_for == are_open, f"{when}: who waits, and what for, are two"
+        ended = left.execute(ENDED_AND_BLOCKED).fetchall()
+        assert not ended, f"{when}: tasks wait that have ended"
+        unheard = left.execute(BLOCKED_WITHOUT_RECORD).fetchall()
+        assert not unheard, f"{when}: tasks wait, and no attempt of theirs says why"
+        (count,) = left.execute("SELECT coalesce(sum(last - first + 1), 0) FROM blocked").fetchone()
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{copy}{suffix}").unlink(missing_ok=True)
+    return int(count)
+
+
 @pytest.mark.must("a", "b")
 @pytest.mark.T(1, 13)
 @pytest.mark.C(1, 6, 7)
@@ -204,6 +247,8 @@ async def test_nothing_is_lost_or_repeated_whichever_commit_the_manager_dies_at(
 async def play_until_one_survives(lab: Lab, nursery: Nursery, when: str) -> int:
     """Returns how many managers died."""
     expected: dict[str, int] = {}
+    found: list[int] = []
+    """How many tasks were blocked when a manager was gone."""
     for commit in range(1, MOST_COMMITS):
         campaign = Campaign(lab, f"{when}-{commit}")
         await nursery.manager(when, commit)
@@ -212,6 +257,7 @@ async def play_until_one_survives(lab: Lab, nursery: Nursery, when: str) -> int:
         survived = nursery.alive
         # One that survived might still die at its commit, while it is asked how all went.
         await nursery.kill()
+        found.append(look_at_what_waits(lab, f"died {when} commit {commit}"))
         await nursery.manager("never", 0)
         await play
         await campaign.check()
@@ -220,5 +266,6 @@ async def play_until_one_survives(lab: Lab, nursery: Nursery, when: str) -> int:
         assert ran == expected, f"died {when} commit {commit}"
         await nursery.kill()
         if survived:
+            assert max(found) > 0, "some died while tasks were blocked"
             return commit - 1
     pytest.fail("the campaign never got through")

@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.T(8), pytest.mark.must("d")]
 # -- very many at once --------------------------------------------------------------------------------------
 
 
-@pytest.mark.C(10)
 async def test_ten_thousand_are_asked_in_time_beside_five_hundred_that_hang(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -47,6 +46,36 @@ async def test_ten_thousand_are_asked_in_time_beside_five_hundred_that_hang(
             await asyncio.wait(slow)
 
 
+@pytest.mark.C(10)
+async def test_not_more_are_asked_at_a_time_than_there_are_places() -> None:
+    lanes = Lanes(quick=3, slow=2, quick_s=0.01)
+    asked: list[int] = [0]
+    """How many were being asked, whenever one more was."""
+    now = 0
+    never = asyncio.Event()
+
+    async def ask(hangs: bool) -> Verdict:
+        nonlocal now
+        now += 1
+        asked.append(now)
+        try:
+            await (never.wait() if hangs else asyncio.sleep(0))
+        finally:
+            now -= 1
+        return Verdict(True)
+
+    quick = await asyncio.gather(*(lanes.run(f"q{number}", lambda: ask(False)) for number in range(50)))
+    assert all(verdict.cleared for verdict in quick)
+    assert max(asked) == 3
+    hanging = [asyncio.ensure_future(lanes.run(f"h{number}", lambda: ask(True))) for number in range(20)]
+    await becomes(lambda: sum(task.done() for task in hanging) == 18, "two have a place where they may hang")
+    assert now == 2
+    assert max(asked) == 3 + 2
+    never.set()
+    await asyncio.wait(hanging)
+
+
+@pytest.mark.C(10)
 async def test_one_that_was_slow_waits_with_its_like() -> None:
     lanes = Lanes(quick=1, slow=1, quick_s=0.01)
     never = asyncio.Event()
@@ -93,6 +122,7 @@ async def test_whoever_waited_longest_since_its_last_turn_goes_first() -> None:
 # -- file systems that hang ---------------------------------------------------------------------------------
 
 
+@pytest.mark.C(10)
 async def test_threads_that_hang_are_left_behind_and_counted() -> None:
     threads = Threads(hanging_most=3, each_most=2)
     released = threading.Event()

@@ -76,6 +76,7 @@ async def test_a_tester_is_asked_with_its_jobs_surroundings_and_its_verdict_told
     await stage.killed()
 
 
+@pytest.mark.C(10)
 @pytest.mark.must("d")
 @virtual
 async def test_one_that_hangs_keeps_neither_others_nor_tasks_waiting(tmp_path: Path) -> None:
@@ -94,6 +95,7 @@ async def test_one_that_hangs_keeps_neither_others_nor_tasks_waiting(tmp_path: P
     await stage.killed()
 
 
+@pytest.mark.C(10)
 @pytest.mark.must("d")
 @virtual
 async def test_very_many_that_hang_keep_no_other_one_waiting(tmp_path: Path) -> None:
@@ -127,6 +129,7 @@ async def test_what_the_manager_asks_for_is_bounded(tmp_path: Path, asked_s: flo
     await stage.killed()
 
 
+@pytest.mark.C(10)
 @pytest.mark.must("d")
 @virtual
 async def test_so_many_are_asked_at_a_time_and_the_others_wait_their_turn(

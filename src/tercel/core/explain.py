@@ -53,9 +53,13 @@ def why_ready(machine: Machine, job: Job, now: float) -> str:
     if reason := _none_takes(job, willing, len(online), now):
         return reason
     taking = [w for w in willing if not _keeps_out(job, w, now)]
-    if all(machine.throttle.room(w.info.node, now) < 1 for w in taking):
+    slot_at = min(machine.throttle.next_slot(w.info.node, now) for w in taking)
+    if slot_at > now:
         rates = machine.throttle.rates
-        return f"starts are throttled: {rates.starts} in all, {rates.launches} on one node; it goes as soon as there is room"
+        return (
+            f"starts are throttled: {rates.starts} in all, {rates.launches} on one node; "
+            f"the next goes in {duration(slot_at - now)}"
+        )
     return (
         f"waits for a free slot: {_of(len(taking), len(online))} could run it, all busy"
         f"{_saving(job)}{_ahead(machine, job)}"

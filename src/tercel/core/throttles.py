@@ -140,9 +140,13 @@ class StartThrottle:
             return UNLIMITED
         room = min(self._starts.room(None, now), self._launches.room(node, now))
         if room <= 0:
-            next_at = max(self._starts.next_slot(None, now), self._launches.next_slot(node, now))
+            next_at = self.next_slot(node, now)
             self.next_at = next_at if self.next_at is None else min(self.next_at, next_at)
         return room
+
+    def next_slot(self, node: str, now: float) -> float:
+        """When there is room for one more there."""
+        return max(self._starts.next_slot(None, now), self._launches.next_slot(node, now))
 
     def take(self, node: str, count: int, now: float) -> None:
         if self.active:
