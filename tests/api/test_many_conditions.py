@@ -98,6 +98,7 @@ class Heard:
         return found
 
 
+@pytest.mark.serial
 @pytest.mark.must("d")
 @pytest.mark.T(5)
 async def test_10000_conditions_are_tested_on_time_while_some_testers_hang(house: House) -> None:

@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.T(8), pytest.mark.must("d")]
 # -- very many at once --------------------------------------------------------------------------------------
 
 
+@pytest.mark.serial
 async def test_ten_thousand_are_asked_in_time_beside_five_hundred_that_hang(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
