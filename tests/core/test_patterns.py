@@ -2,8 +2,9 @@
 
 import pytest
 
-from tercel.core.blocking import PATTERN_MOST, compiled, trigger_of
+from tercel.core.blocking import trigger_of
 from tercel.core.errors import UsageError
+from tercel.core.patterns import PATTERN_MOST, compiled
 
 pytestmark = [pytest.mark.T(8), pytest.mark.must("e")]
 

@@ -6,7 +6,6 @@ import pytest
 
 from tercel.core.blocking import (
     check_rule,
-    compiled,
     hint,
     parse_rule,
     patterns_of,
@@ -16,6 +15,7 @@ from tercel.core.blocking import (
 )
 from tercel.core.errors import UsageError
 from tercel.core.model import BlockRule, JobSpec
+from tercel.core.patterns import compiled
 from tercel.core.reports import End, Report
 from tercel.core.symptoms import SYMPTOMS, is_near, known_tester, rule_from
 from tercel.testers.registry import Testers

@@ -42,6 +42,9 @@ blocked     tasks and the conditions they wait for, kept in step
 waiting     needs met and broken, pauses between tries
 holding     people hold tasks, and release them
 symptoms    what programs print when something outside is broken
+patterns    what is looked for in outputs, in time that does not depend on what tasks print
+naming      what tasks name by what they print is bounded
+quoting     what a task printed, as its history tells it
 faults      what workers could not do, and what must be there again
 blame       whose fault it was, and which worker fails what others run
 standing    tags, quarantine and reservations of workers

@@ -17,13 +17,13 @@ import shlex
 import signal
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Protocol
 
 import msgspec
 
 from tercel.core.conditions import EVERYWHERE, Fault, Place
 from tercel.core.errors import UsageError
 from tercel.core.model import BlockRule, JobSpec, Program
+from tercel.core.patterns import compiled
 from tercel.core.policies import parse_policy
 from tercel.core.quoting import quoted
 from tercel.core.reports import End, Report
@@ -32,10 +32,6 @@ from tercel.core.symptoms import known_patterns, known_words, rule_from
 
 KNOWN = "known"
 RULES_MOST = 50
-PATTERN_MOST = 1000
-PATTERN_MEM_BYTES = 256 * 1024
-LINES = "(?m)"
-"""Before every pattern: `^` and `$` are the ends of lines."""
 TESTER_MOST = 4000
 DEFAULT_POLICY = "every 10s x2, 20s x10, 1m x10, 2m x100, then 5m for 2d"
 """Tapis' own."""
@@ -203,38 +199,6 @@ def _signal(name: str) -> int:
     if not 1 <= number <= 64:
         raise UsageError(f"signal:{name[:20]}: signals are 1 to 64")
     return number
-
-
-class Found(Protocol):
-    def start(self) -> int:
-        """Where it begins."""
-
-
-class Searches(Protocol):
-    def search(self, text: bytes, pos: int, endpos: int) -> Found | None:
-        """Something, if it is found between the two; what is around them counts for `^`, `$` and `\\b`."""
-
-
-def compiled(pattern: str) -> Searches:
-    """As managers check it and workers look for it. Raises UsageError.
-
-    RE2 takes time in proportion to the text, but also to the pattern: one with many large counts (`.{900}`) could still take
-    hours over 10 MiB. So there is memory for reasonable ones only.
-    """
-    import re2  # noqa: PLC0415  # 10 ms that only those with patterns pay
-
-    if len(pattern) > PATTERN_MOST:
-        raise UsageError(f"a pattern has at most {PATTERN_MOST:,} characters")
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.max_mem = PATTERN_MEM_BYTES
-    try:
-        found: Searches = re2.compile(LINES + pattern, options)
-    except re2.error as error:
-        said = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-        raise UsageError(f"/{pattern[:100]}/ is not a pattern: {said.replace(LINES, '', 1)}") from None
-    return found
 
 
 def patterns_of(spec: JobSpec) -> tuple[tuple[str, str, str], ...]:

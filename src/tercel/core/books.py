@@ -123,23 +123,27 @@ class Books(Accounts):
         worker = self._expect(lease.worker, now)
         if job is not None:
             for task in range(lease.first, lease.last + 1):
-                earlier = job.flights.get(task)
-                if earlier is None and task not in job.ready and task not in job.blocked:
-                    continue  # concluded
-                flight = Flight(job, task, lease.id + task - lease.first, worker, book)
-                book.open += 1
-                if (
-                    task in job.blocked
-                ):  # by a later attempt: this one was thought lost, and may yet have finished it
-                    self._stray(flight, release=False)
-                    continue
-                if earlier is not None:
-                    self._stray(earlier)
-                job.ready.discard(task)
-                job.flights[task] = flight
-                worker.board(flight)
+                self._restore_attempt(Flight(job, task, lease.id + task - lease.first, worker, book))
         if book.open == 0:
             self.changes.append(LeaseClosed(lease.id))
+
+    def _restore_attempt(self, flight: Flight) -> None:
+        """Unless its task was concluded."""
+        job, task = flight.job, flight.task
+        earlier = job.flights.get(task)
+        if task in job.blocked:
+            # By a later attempt: this one was thought lost, and may yet have finished the task.
+            self._stray(flight, release=False)
+            flight.outdone = True
+        elif earlier is not None or task in job.ready:
+            if earlier is not None:
+                self._stray(earlier)
+            job.ready.discard(task)
+            job.flights[task] = flight
+            flight.worker.board(flight)
+        else:
+            return
+        flight.lease.open += 1
 
     def _expect(self, id: str, now: float) -> Worker:
         """A worker of before the restart: it may come back, up to the grace time."""
@@ -198,7 +202,7 @@ class Books(Accounts):
     def _promote(self, stray: Flight, worker: Worker) -> None:
         """A stray is the attempt that counts again."""
         self._forget_stray(stray)
-        stray.worker, stray.running_since, stray.gave_way_at = worker, None, None
+        stray.worker, stray.running_since, stray.gave_way_at, stray.outdone = worker, None, None, False
         stray.job.flights[stray.task] = stray
         worker.board(stray)
 

@@ -63,6 +63,7 @@ class Flight:
         "gave_way_at",
         "job",
         "lease",
+        "outdone",
         "recalled",
         "running_since",
         "task",
@@ -83,6 +84,8 @@ class Flight:
         """Its task is concluded already; it only still occupies its worker."""
         self.gave_way_at: float | None = None
         """A stray because an older attempt came back while this one's worker was away, since then."""
+        self.outdone = False
+        """A stray whose task has been tried since, and goes on: of this one only counts if it has finished it."""
 
     @property
     def state(self) -> TaskState:

@@ -18,14 +18,13 @@ from tercel.core.faults import fault_at_worker
 from tercel.core.flights import Flight
 from tercel.core.ledger import Job
 from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, BlockRule, JobSpec
+from tercel.core.naming import Named
 from tercel.core.reports import Blame, End, Outcome, Report
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.workers import Worker
 
 NOTED_INTERRUPTIONS = 20
 """Of one task, in its history: a node that fails once a second for weeks must not fill the disk."""
-NAMED_MOST = 50
-"""Things of a kind that a job's tasks may wait for by what they printed, at one place: see `_one_of_few`."""
 NOTED_BLOCKINGS = 20
 """Of one task, all of them; then every one whose number is a power of two, and the newest, each with how many it stands for.
 
@@ -43,21 +42,7 @@ class Judging(Adopting):
         job, task = flight.job, flight.task
         if report.end in (End.REFUSED, End.INTERRUPTED, End.CANCELLED):
             # CANCELLED too: had we asked for it, the flight would be `ending` and never come here.
-            if report.end is End.INTERRUPTED:
-                self._book_interruption(worker, job, report, now)
-                if worker.ends_at is not None and report.wall_s > job.long_s:
-                    job.long_s = report.wall_s  # at least: it goes to nobody who has less time left
-                    job.find_kind()
-                times = job.interruptions.get(task, (0, ""))[0] + 1
-                job.interruptions[task] = (times, report.note)
-                if report.started_at and times <= NOTED_INTERRUPTIONS:
-                    self.changes.append(AttemptLost(Outcome(TaskState.CANCELLED, worker.id, now, report)))
-            elif report.end is End.REFUSED:
-                worker.conduct.fault("refused")
-                job.refused_by[worker.id] = report.note
-                self._refusals.setdefault(worker.id, set()).add(job.id)
-            self._take_off(flight, again=False)
-            self._mind_fault(worker, job, task, report, now)
+            self._take_unrun(worker, flight, report, now)
             return False
         if report.end is End.EXCEEDED and _outgrew(job, flight, report):
             self._take_outgrown(worker, flight, report, now)
@@ -65,10 +50,14 @@ class Judging(Adopting):
         if job.row.spec.block_on:
             rule = rule_for(job.row.spec, report, known.get(report.attempt))
             if rule is not None:
-                self._take_blocked(worker, flight, report, _one_of_few(worker, flight, rule), now)
+                self._take_blocked(worker, flight, report, self._one_of_few(worker, flight, rule), now)
                 return False
         event = self._verdict(job, task, report)
         fine = event is TaskEvent.FINISH
+        if not fine and flight.outdone:
+            self.changes.append(AttemptLost(Outcome(TaskState.FAILED, worker.id, now, report)))
+            self._take_off(flight, again=True)
+            return False
         if not fine and self._is_workers_fault(worker, flight, report, now):
             self._take_off(flight, again=True)
             return False
@@ -96,6 +85,25 @@ class Judging(Adopting):
         self.changes.append(Concluded(outcome))
         return True
 
+    def _take_unrun(self, worker: Worker, flight: Flight, report: Report, now: float) -> None:
+        """Its worker could not run it, or not to its end: that is no doing of the task's."""
+        job, task = flight.job, flight.task
+        if report.end is End.INTERRUPTED:
+            self._book_interruption(worker, job, report, now)
+            if worker.ends_at is not None and report.wall_s > job.long_s:
+                job.long_s = report.wall_s  # at least: it goes to nobody who has less time left
+                job.find_kind()
+            times = job.interruptions.get(task, (0, ""))[0] + 1
+            job.interruptions[task] = (times, report.note)
+            if report.started_at and times <= NOTED_INTERRUPTIONS:
+                self.changes.append(AttemptLost(Outcome(TaskState.CANCELLED, worker.id, now, report)))
+        elif report.end is End.REFUSED:
+            worker.conduct.fault("refused")
+            job.refused_by[worker.id] = report.note
+            self._refusals.setdefault(worker.id, set()).add(job.id)
+        self._take_off(flight, again=False)
+        self._mind_fault(worker, job, task, report, now)
+
     def _mind_fault(self, worker: Worker, job: Job, task: int, report: Report, now: float) -> None:
         """If nobody else can run it, it waits until this worker can."""
         fault = fault_at_worker(job.row.spec, report, worker.id, worker.info) if report.errno else None
@@ -122,6 +130,7 @@ class Judging(Adopting):
             return
         job.due += self.worth_of(flight, report.wall_s)
         self._land(flight, again=True)
+        self._outdo_strays(job, task)
         job.rest(task)
         # Of an attempt of an earlier epoch it is not known how much it had: it is tried with what the job asks for now.
         had_bytes = flight.lease.needs.mem_bytes if flight.attempt >> EPOCH_BITS == self.epoch else 0
@@ -143,18 +152,34 @@ class Judging(Adopting):
             return
         job.due += self.worth_of(flight, report.wall_s)
         self._land(flight, again=True)
+        self._outdo_strays(job, task)
         job.rest(task)
         context = (rule.on, seen) if seen else (rule.on,)
         fault = fault_of(job.row.spec, rule, worker.id, worker.info.site, context)
         if task in job.ready:
             condition = self._meet_fault(job, task, fault, report.wall_s, now)
-            if (
-                len(job.blocks.get(condition, ())) == 1
-            ):  # for the job's history: the others' records say the same
+            if len(job.blocks.get(condition, ())) == 1:
+                # For the job's history: the others' records say the same.
                 begun = f"the first of its job to wait for {fault.tester} (C{condition.id})"
                 self.changes.append(Noted(job.id, ((task, task),), now, "blocked", begun))
         else:
             self._postpone_one(job, task, fault)
+
+    def _one_of_few(self, worker: Worker, flight: Flight, rule: BlockRule) -> BlockRule:
+        """What its task is to wait for: what it printed names it, or one of few that others have named. See naming."""
+        if not trigger_of(rule.on).known:
+            return rule
+        job = flight.job
+
+        def is_waited_for(tester: str) -> bool:
+            sought = fault_of(
+                job.row.spec, msgspec.structs.replace(rule, tester=tester), worker.id, worker.info.site
+            )
+            return sought.key(job.row.owner) in self._known
+
+        where = worker.id if rule.at == Place.WORKER else ""
+        named = job.named.setdefault((rule.at, where), Named())
+        return msgspec.structs.replace(rule, tester=named.chosen(rule.tester, flight.task, is_waited_for))
 
     def _verdict(self, job: Job, task: int, report: Report) -> TaskEvent:
         if report.end is End.EXITED and report.code == 0:
@@ -180,7 +205,8 @@ class Judging(Adopting):
     def _supersede(self, flight: Flight, event: TaskEvent, now: float) -> None:
         """The report of `flight` settles its task, or this try of it: take the task out of wherever it is.
 
-        Attempts that were thought lost are over with the task. While it goes on they may yet tell that they have finished it.
+        Attempts that were thought lost are over with the task. While it goes on they may yet tell that they have finished
+        it, and nothing else.
         """
         job, task = flight.job, flight.task
         again = event is not TaskEvent.FINISH
@@ -195,7 +221,9 @@ class Judging(Adopting):
                 self._take_out(job, task, now)
             self._forget_stray(flight)
             self._close(flight, again)
-        if job.strays and event is not TaskEvent.TRY_AGAIN:
+        if event is TaskEvent.TRY_AGAIN:
+            self._outdo_strays(job, task)
+        elif job.strays:
             self._conclude_strays(job, task, again)
 
     def _land(self, flight: Flight, again: bool) -> None:
@@ -205,6 +233,11 @@ class Judging(Adopting):
             flight.job.running -= 1
         self._close(flight, again)
 
+    @staticmethod
+    def _outdo_strays(job: Job, task: int) -> None:
+        for stray in job.strays.get(task, ()):
+            stray.outdone = True
+
     def _end_later(self, flight: Flight) -> None:
         """One message per worker and batch: between two, a lane could begin what the second one ends."""
         last = self.effects[-1] if self.effects else None
@@ -212,25 +245,6 @@ class Judging(Adopting):
             last.attempts.append(flight.attempt)
         else:
             self.effects.append(Ended(flight.worker.id, [flight.attempt]))
-
-
-def _one_of_few(worker: Worker, flight: Flight, rule: BlockRule) -> BlockRule:
-    """What its task is to wait for.
-
-    What tasks print may name as many things as there are tasks (each its own directory on one full disk). Each would be tested
-    and let go for itself. So beyond some of a kind, tasks wait for one of those that others have named.
-    """
-    if not trigger_of(rule.on).known:
-        return rule
-    kind = rule.tester.partition(":")[0]
-    where = worker.id if rule.at == Place.WORKER else ""
-    named = flight.job.named.setdefault((kind, rule.at, where), [])
-    if rule.tester in named:
-        return rule
-    if len(named) < NAMED_MOST:
-        named.append(rule.tester)
-        return rule
-    return msgspec.structs.replace(rule, tester=named[flight.task % NAMED_MOST])
 
 
 def _outgrew(job: Job, flight: Flight, report: Report) -> bool:

@@ -20,6 +20,7 @@ from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.kinds import Kind, kind_of
 from tercel.core.model import JobRow, Needs, OnFailure
+from tercel.core.naming import Named
 from tercel.core.shares import UNLIMITED, Account, Queue
 from tercel.core.states import Stage, TaskState
 
@@ -115,8 +116,8 @@ class Job:
         """... in which stage they met it, which says in what state they go on. None is empty."""
         self.out: dict[Condition, IntervalSet] = {}
         """By condition that has cleared: what it let go and has not ended since."""
-        self.named: dict[tuple[str, str, str], list[str]] = {}
-        """What its tasks have named by what they printed: testers, by kind, place and worker. Of this life of the manager."""
+        self.named: dict[tuple[str, str], Named] = {}
+        """What its tasks have named by what they printed, by place and worker. Of this life of the manager."""
         self.flights: dict[int, Flight] = {}
         self.running = 0
         """How many of `flights` are known to run."""
@@ -286,8 +287,8 @@ class Job:
         """Out of whichever set it rests in."""
         for members in self.resting:
             members.discard(task)
-        if self.outgrown:
-            self.outgrown.pop(task, None)
+        for told in (self.outgrown, self.delayed):
+            told.pop(task, None)
 
     def postpone(self, fault: Fault, tasks: IntervalSet) -> None:
         """When they are released."""

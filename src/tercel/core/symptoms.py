@@ -6,10 +6,12 @@ matter. For those it makes the hint of a failed task one that can be pasted.
 
 import posixpath
 import re
+from functools import cache, lru_cache
 
 import msgspec
 
 from tercel.core.model import BlockRule
+from tercel.core.patterns import Taken, taking
 
 SEARCHED_MOST = 4000
 """Characters of a stream: the last ones."""
@@ -268,23 +270,28 @@ def known_patterns() -> tuple[tuple[str, str], ...]:
 def known_tester(said: str) -> str | None:
     """What must be there again, by a text that begins with what one of `known_patterns` has found."""
     found = _known(said)
-    return found[0].tester.format(**_values(found[1])) if found is not None else None
+    return found[0] if found is not None else None
 
 
 def known_words(said: str) -> str:
     """What says so: the whole lines."""
     found = _known(said)
-    if found is None:
-        return ""
-    end = said.find("\n", found[1].end() - 1)
-    return said[:end] if end >= 0 else said
+    return found[1] if found is not None else ""
 
 
-def _known(said: str) -> tuple[Symptom, re.Match[str]] | None:
+@lru_cache(maxsize=2000)
+def _known(said: str) -> tuple[str, str] | None:
+    """Tester and words. Many tasks print the same, and of each both are asked for."""
+    said = said[:SEARCHED_MOST]
     for symptom in SYMPTOMS:
-        if symptom.sure and (found := re.match(symptom.said, said[:SEARCHED_MOST], re.MULTILINE)) is not None:
-            return symptom, found
+        if symptom.sure and (found := _taking(symptom.said).match(said)) is not None:
+            end = said.find("\n", found.end() - 1)
+            words = said[:end] if end >= 0 else said
+            return symptom.tester.format(**_values(found)), words
     return None
+
+
+_taking = cache(taking)
 
 
 def is_near(tester: str) -> bool:
@@ -296,7 +303,7 @@ def rule_from(out: str, err: str) -> tuple[BlockRule, Symptom] | None:
     """The rule that would have waited for what these outputs speak of, if they speak of anything that is known."""
     for stream, text in (("stderr", err), ("stdout", out)):
         for symptom in SYMPTOMS:
-            if (found := re.search(symptom.said, text[-SEARCHED_MOST:], re.MULTILINE)) is not None:
+            if (found := _taking(symptom.said).search(text[-SEARCHED_MOST:])) is not None:
                 said = _values(found)
                 on = symptom.on.format(**{name: _literal(value) for name, value in said.items()})
                 return BlockRule(on=f"{stream}:/{on}/", tester=symptom.tester.format(**said)), symptom
@@ -308,7 +315,7 @@ def _literal(text: str) -> str:
     return re.escape(text).replace("\\ ", " ")
 
 
-def _values(found: re.Match[str]) -> dict[str, str]:
+def _values(found: Taken) -> dict[str, str]:
     values = {name: value for name, value in found.groupdict().items() if value is not None}
     if "tls" in values:
         values["scheme"] = f"http{values['tls'].lower()}"

@@ -22,8 +22,9 @@ from functools import lru_cache
 
 import msgspec
 
-from tercel.core.blocking import KNOWN, Searches, compiled
+from tercel.core.blocking import KNOWN
 from tercel.core.errors import UsageError
+from tercel.core.patterns import Searches, compiled
 from tercel.core.reports import End, Output, Report
 from tercel.runners.contract import Launch
 from tercel.wire.messages import SEGMENT_BYTES
@@ -197,7 +198,7 @@ def _output(report: Report, stream: str) -> Output | None:
 def _piece(text: bytes, at: int, most: int) -> bytes:
     """Without a word that would be cut: half a URL may look like another, and a secret in it is not known as one."""
     piece = text[at : at + most]
-    return piece if at + most >= len(text) or not piece.strip() else piece.rsplit(None, 1)[0]
+    return piece if at + most >= len(text) else piece[: max(piece.rfind(b" "), piece.rfind(b"\n"), 0)]
 
 
 def _line(text: bytes, at: int) -> str:
