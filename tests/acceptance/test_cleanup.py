@@ -122,7 +122,7 @@ async def test_a_cleanup_that_fails_is_told_with_its_last_words(lab: Lab) -> Non
     id = await lab.submit(lab.shell("true", cleanup="echo no such disk >&2; exit 7"))
     await lab.done([id])
     await worker_is(lab, WorkerState.AVAILABLE, f"the cleanup after {id}.0 failed with exit code 7")
-    assert "no such disk" in worker.said
+    await becomes(lambda: "no such disk" in worker.said, "the worker's log has its last words")
     assert "failed with exit code 7" in lab.ok("pool")
 
 

@@ -52,7 +52,18 @@ def offered(worker: Scripted) -> int:
 @asynccontextmanager
 async def throttled(home: Path, *throttle: str) -> AsyncIterator[Throttled]:
     """A manager as the command line would start it with `--throttle`."""
-    options = manager_options("127.0.0.1", 0, home / "data", "60s", "10s", "off", throttle)
+    options = manager_options(
+        host="127.0.0.1",
+        port=0,
+        data=home / "data",
+        grace="60s",
+        heartbeat="10s",
+        snapshot_every="off",
+        keep_snapshots=10,
+        keep_snapshot_bytes="4G",
+        keep_history="off",
+        throttle=throttle,
+    )
     async with open_house(options.data, rates=options.rates) as house:
         yield Throttled(house)
 

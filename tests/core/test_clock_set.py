@@ -4,6 +4,7 @@ import pytest
 
 from tercel.core.changes import WorkerSet
 from tercel.core.conditions import Verdict
+from tercel.core.joining import FORGET_OFFLINE_S
 from tercel.core.standing import probe_at
 from tercel.core.throttles import Rate, Rates
 
@@ -116,3 +117,13 @@ def test_a_large_task_is_waited_for_as_soon_as_it_would_have_been(by_s: float) -
     set_clock(stage, by_s)
     moved_at = stage.machine.jobs[2].passed_at
     assert moved_at is not None and stage.now - moved_at == pytest.approx(waited_s)
+
+
+@pytest.mark.parametrize("by_s", SETS)
+def test_a_worker_that_is_away_is_forgotten_when_it_would_have_been(by_s: float) -> None:
+    stage = played("worker w1 joins cpus=4", "w1 loses its link", "wait 61s")
+    set_clock(stage, by_s)
+    stage.play(f"wait {FORGET_OFFLINE_S - 120:.0f}s")
+    assert "w1" in stage.machine.workers
+    stage.play("wait 120s")
+    assert "w1" not in stage.machine.workers

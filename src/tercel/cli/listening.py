@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 import click
 
@@ -105,46 +105,55 @@ def listen_options(function: F) -> F:
     return function
 
 
-def manager_options(
-    host: str,
-    port: int,
-    data: Path | None,
-    grace: str,
-    heartbeat: str,
-    snapshot_every: str,
-    keep_snapshots: int,
-    keep_snapshot_bytes: str,
-    keep_history: str,
-    throttle: tuple[str, ...],
-) -> ManagerOptions:
+class Listening(TypedDict):
+    """What these options were given, as their names are."""
+
+    host: str
+    port: int
+    data: Path | None
+    grace: str
+    heartbeat: str
+    snapshot_every: str
+    keep_snapshots: int
+    keep_snapshot_bytes: str
+    keep_history: str
+    throttle: tuple[str, ...]
+
+
+def manager_options(**given: Unpack[Listening]) -> ManagerOptions:
+    data = given["data"]
     directory = data_dir() if data is None else private_dir(data.absolute())
-    heartbeat_s = parse_time(heartbeat, "heartbeat")
+    heartbeat_s = parse_time(given["heartbeat"], "heartbeat")
     if heartbeat_s <= 0:
         raise UsageError("--heartbeat must be longer than nothing", "heartbeat")
-    every_s = 0.0 if snapshot_every == "off" else parse_time(snapshot_every, "snapshot-every")
+    every_s = _time_or_off(given["snapshot_every"], "snapshot-every")
     if every_s and every_s < SHORTEST_S:
         raise UsageError(f"--snapshot-every is at least {SHORTEST_S:g} s, or off", "snapshot-every")
-    snapshots_bytes = parse_size(keep_snapshot_bytes, "keep-snapshot-bytes")
-    if snapshots_bytes <= 0 or keep_snapshot_bytes.strip().isdigit():
+    snapshots_bytes = parse_size(given["keep_snapshot_bytes"], "keep-snapshot-bytes")
+    if snapshots_bytes <= 0 or given["keep_snapshot_bytes"].strip().isdigit():
         # Elsewhere a bare number is megabytes, as in sbatch: here it would be read as what the option is called.
         raise UsageError(
             "--keep-snapshot-bytes is more than nothing, with a unit: write 500M or 4G", "keep-snapshot-bytes"
         )
-    history_s = 0.0 if keep_history == "off" else parse_time(keep_history, "keep-history")
-    if history_s < YOUNGEST_S and keep_history != "off":
+    history_s = _time_or_off(given["keep_history"], "keep-history")
+    if history_s < YOUNGEST_S and given["keep_history"] != "off":
         raise UsageError("--keep-history is at least 1h, or off", "keep-history")
     return ManagerOptions(
         data=directory,
-        host=host,
-        port=port,
-        grace_s=parse_time(grace, "grace"),
+        host=given["host"],
+        port=given["port"],
+        grace_s=parse_time(given["grace"], "grace"),
         heartbeat_s=heartbeat_s,
         snapshot_every_s=every_s,
-        snapshots_kept=keep_snapshots,
+        snapshots_kept=given["keep_snapshots"],
         snapshots_bytes=snapshots_bytes,
         history_s=history_s,
-        rates=parse_rates(throttle),
+        rates=parse_rates(given["throttle"]),
     )
+
+
+def _time_or_off(text: str, option: str) -> float:
+    return 0.0 if text == "off" else parse_time(text, option)
 
 
 def run_manager(

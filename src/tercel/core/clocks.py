@@ -19,7 +19,11 @@ class Clocks(Recovery):
         self._clock.move(by_s)
         self.throttle.move(by_s)
         self._releases.move(by_s)
+        for stray in self._strays.values():
+            if stray.gave_way_at is not None:
+                stray.gave_way_at += by_s
         for worker in self.workers.values():
+            worker.since += by_s
             if worker.ends_at is not None:
                 worker.ends_at += by_s
             for flight in worker.flights.values():

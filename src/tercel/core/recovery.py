@@ -185,9 +185,10 @@ class Recovery(Waves):
         self._ask_now(now)
         self._relieve(self.workers[id], now)
         for condition in list(self._for_workers.values()):
-            # It is the one; else that was no test. What goes in waves already goes on so, however many come.
-            if not condition.flows and verdict_here(self, condition.row, now).cleared:
-                self._test_at(condition, now)
+            # It is the one; else that was no test. However many come, waves keep their pauses.
+            at = now + (self._wave_pause_s(condition) if condition.flows else 0.0)
+            if at < condition.row.next_test_at and verdict_here(self, condition.row, now).cleared:
+                self._test_at(condition, at)
         return number
 
     def _ask_now(self, now: float) -> None:

@@ -63,13 +63,21 @@ async def clean(manager: Manager, who: Identity, asked: Clean) -> Cleaned:
 
 async def keep_sweeping(manager: Manager) -> None:
     """For ever: what is left of jobs that are gone, some time after the start, whenever there is such, and now and then."""
-    asyncio.get_running_loop().call_later(QUIET_S, manager.leftovers.set)
+    loop = asyncio.get_running_loop()
+    loop.call_later(QUIET_S, manager.leftovers.set)
+    by_age_at = loop.time()
     while True:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(manager.leftovers.wait(), EVERY_S)
         manager.leftovers.clear()
         try:
-            await _sweep_by_age(manager)
+            if (
+                loop.time() < by_age_at
+            ):  # somebody left something; all histories are looked at now and then only
+                await _sweep(manager, 0.0)
+            else:
+                by_age_at = loop.time() + EVERY_S
+                await _sweep_by_age(manager)
         except PassingFault as error:
             log.warning("what is left of removed jobs, and what is old, stays for now: %s", error)
 

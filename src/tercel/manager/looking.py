@@ -13,7 +13,7 @@ import msgspec
 
 from tercel.core.books import EPOCH_BITS
 from tercel.core.errors import NotFound, PassingFault, TercelError, UsageError
-from tercel.core.judging import NOTED_INTERRUPTIONS
+from tercel.core.judging import NOTED_BLOCKINGS, NOTED_INTERRUPTIONS
 from tercel.core.model import JobRow
 from tercel.core.selectors import task_name
 from tercel.core.sizes import duration
@@ -54,8 +54,8 @@ ATTEMPTS_MOST = 100
 """Of one task at one worker: it keeps no more sandboxes."""
 STARTS = 1000
 """Of this manager: attempts of earlier ones are taken for another's, if they are not on record."""
-OFTEN = NOTED_INTERRUPTIONS
-"""From so many attempts on, some may not be on record: later interruptions are not noted, and old ones are cleaned away."""
+OFTEN = min(NOTED_INTERRUPTIONS, NOTED_BLOCKINGS)
+"""From so many attempts on, some may not be on record: of later ones not all are noted, and old ones are cleaned away."""
 
 
 async def directory(manager: Manager, worker: str) -> DirectoryView:

@@ -270,7 +270,7 @@ def outdated(kinds: Sequence[Mapping[int, int]], most: int, most_bytes: int) -> 
     to remove, and the newest of all stays, however large it is.
     """
     kept = [dict(sorted(kind.items())) for kind in kinds if kind]
-    gone = [number for kind in kept for number in list(kind)[:-most]]
+    gone = [number for kind in kept for number in list(kind)[: max(0, len(kind) - most)]]
     for kind in kept:
         for number in gone:
             kind.pop(number, None)

@@ -1,11 +1,12 @@
 """tercel manager"""
 
 from pathlib import Path
+from typing import Unpack
 
 import click
 
 from tercel.cli.lazy import Command
-from tercel.cli.listening import listen_options, manager_options, run_manager
+from tercel.cli.listening import Listening, listen_options, manager_options, run_manager
 from tercel.cli.logbook import LogOptions, log_options
 from tercel.cli.screen import Screen
 
@@ -16,34 +17,15 @@ from tercel.cli.screen import Screen
 @click.pass_obj
 def command(
     screen: Screen,
-    host: str,
-    port: int,
-    data: Path | None,
-    grace: str,
-    heartbeat: str,
-    snapshot_every: str,
-    keep_snapshots: int,
-    keep_snapshot_bytes: str,
-    keep_history: str,
-    throttle: tuple[str, ...],
+    /,
     log_file: Path | None,
     log_level: str,
+    **listening: Unpack[Listening],
 ) -> int:
     """Start a manager without a worker, in the foreground.
 
     It listens on this machine only, unless --host says otherwise, for which a token must exist (`tercel token
     create`). Ctrl-C or SIGTERM stops it; workers go on with what they run and return when it is back.
     """
-    options = manager_options(
-        host,
-        port,
-        data,
-        grace,
-        heartbeat,
-        snapshot_every,
-        keep_snapshots,
-        keep_snapshot_bytes,
-        keep_history,
-        throttle,
-    )
+    options = manager_options(**listening)
     return run_manager(screen, options, None, LogOptions(log_file, log_level))

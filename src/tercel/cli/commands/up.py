@@ -1,12 +1,13 @@
 """tercel up"""
 
 from pathlib import Path
+from typing import Unpack
 
 import click
 
 from tercel.cli.giving import capacity_options, read_capacity
 from tercel.cli.lazy import Command
-from tercel.cli.listening import listen_options, manager_options, run_manager
+from tercel.cli.listening import Listening, listen_options, manager_options, run_manager
 from tercel.cli.logbook import LogOptions, log_options
 from tercel.cli.screen import Screen
 from tercel.worker.options import WorkerOptions
@@ -19,21 +20,13 @@ from tercel.worker.options import WorkerOptions
 @click.pass_obj
 def command(
     screen: Screen,
-    host: str,
-    port: int,
-    data: Path | None,
-    grace: str,
-    heartbeat: str,
-    snapshot_every: str,
-    keep_snapshots: int,
-    keep_snapshot_bytes: str,
-    keep_history: str,
-    throttle: tuple[str, ...],
+    /,
     cpus: float | None,
     mem: str | None,
     keep_free: float | None,
     log_file: Path | None,
     log_level: str,
+    **listening: Unpack[Listening],
 ) -> int:
     """Start a manager and a worker on this machine, in the foreground, and say how others join.
 
@@ -41,17 +34,6 @@ def command(
     token for workers is written to worker.token in the data directory (mode 0600) and never printed.
     """
     giving = read_capacity(cpus, mem, keep_free)
-    options = manager_options(
-        host,
-        port,
-        data,
-        grace,
-        heartbeat,
-        snapshot_every,
-        keep_snapshots,
-        keep_snapshot_bytes,
-        keep_history,
-        throttle,
-    )
+    options = manager_options(**listening)
     worker = WorkerOptions(dir=options.data / "worker", **giving)
     return run_manager(screen, options, worker, LogOptions(log_file, log_level))
