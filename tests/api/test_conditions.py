@@ -13,7 +13,7 @@ from tercel.core.model import Role
 from tercel.core.reports import End
 from tercel.wire.api import ConditionList, ConditionView, Counted, JobList, Submission, SwitchList
 from tercel.wire.messages import Probe, Probed
-from tests.api.house import Answer, House, Scripted, open_house
+from tests.api.house import Answer, House, Scripted, inline, open_house
 from tests.api.scene import Scene
 
 LICENCE = {"on": "exit:75", "tester": "tcp:licence.lab:27000", "policy": "every 1h for 2d"}
@@ -87,6 +87,22 @@ async def test_a_blocked_task_says_what_it_waits_for_and_how_its_attempts_ended(
     assert await house.explain("1.0") == told
     assert await house.explain("1") == f"1 blocked: {told}"
     assert [view.task for view in (await house.tasks(1, "?state=blocked")).tasks] == [0]
+
+
+async def test_what_a_blocked_task_wrote_can_be_read_also_when_it_was_given_up(house: House) -> None:
+    worker = await house.worker()
+    await house.submit(block_on=[LICENCE])
+    await worker.report(await worker.offered(1), code=75, out=inline(b"asked"), err=inline(b"no licence"))
+    await house.until(lambda: house.manager.machine.conditions, "it is blocked")
+
+    async def written() -> tuple[bytes, bytes]:
+        logs = "/v1/jobs/1/tasks/0/logs"
+        return (await house.ask("GET", logs)).body, (await house.ask("GET", f"{logs}?stream=err")).body
+
+    assert await written() == (b"asked", b"no licence")
+    assert (await change(house, "fail", why="enough")).status == 200
+    await house.ended(1)
+    assert await written() == (b"asked", b"no licence")
 
 
 async def test_a_failure_that_no_rule_names_says_how_one_could(house: House) -> None:

@@ -77,7 +77,7 @@ async def test_the_history_of_a_job_tells_once_what_its_tasks_began_to_wait_for(
     for _ in range(3):
         await worker.report(await worker.offered(), code=75)
     told = [text for what, text in await events(house, "1") if what == "blocked"]
-    assert told == ["the first of its job to wait for tcp:licence.lab:27000 (C1)"]
+    assert told == ["the first of its job to wait for tcp:licence.lab:27000"]
 
 
 @pytest.mark.C(15)

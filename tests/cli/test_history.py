@@ -144,6 +144,20 @@ def test_what_is_under_way_is_told_before_anything_is_asked_for(tercel: Tercel, 
     assert len(manager.asked("POST", "/v1/rollback")) == 1
 
 
+def test_what_is_under_way_alone_is_rolled_back_with_force(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("POST", "/v1/rollback", rolled(dry=True, count=0, parts=[], under_way=["37.0"]))
+    done = tercel("rollback", "37.0", "--force", "--yes")
+    assert done.code == 0
+    assert [asked.json()["dry_run"] for asked in manager.asked("POST", "/v1/rollback")] == [True, False]
+    assert tercel("rollback", "37.0", "--yes").code == 2
+
+
+def test_of_named_tasks_that_have_not_ended_that_is_said(tercel: Tercel, manager: FakeManager) -> None:
+    manager.says("POST", "/v1/rollback", rolled(dry=True, count=0, parts=[]))
+    assert "none of them has ended" in tercel("rollback", "37.0").err
+    assert "--all chooses others" in tercel("rollback", "37").err
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -202,7 +216,7 @@ def test_the_moment_that_was_taken_is_told(tercel: Tercel, manager: FakeManager)
     first = "7 tasks would go back to accepted (since 2023-11-15 13:50:00):"
     assert tercel(*since, "--dry-run").out.splitlines()[0] == first
     assert "went back to accepted (since 2023-11-15 13:50:00):" in tercel(*since, "--yes").out
-    assert tercel(*since, "--yes").out == "no chosen task has ended so since 2023-11-15 13:50:00\n"
+    assert tercel(*since, "--yes").out == "nothing to roll back since 2023-11-15 13:50:00\n"
 
 
 def test_who_rolls_nothing_back_is_told_what_is_taken(tercel: Tercel, manager: FakeManager) -> None:

@@ -1,5 +1,7 @@
 """When conditions are tested and given up; which ends of tasks mean what; how much goes through a throttle."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,6 +115,24 @@ def test_a_policy_may_say_only_how_long() -> None:
 
 
 @pytest.mark.T(9)
+@pytest.mark.parametrize(
+    ("text", "tests", "end"),
+    [
+        ("every 10s at most 4 tests", 0, 40.0),
+        ("every 10s at most 4 tests", 3, 10.0),
+        ("every 10s for 25s at most 4 tests", 0, 25.0),
+        ("every 10s x2, then 1m at most 4 tests", 0, 140.0),
+        ("every 10s for 1h", 5, 3600.0),
+        ("every 1m for ever", 5, math.inf),
+    ],
+)
+def test_when_it_gives_up_is_told_by_time_or_by_tests_whichever_is_first(
+    text: str, tests: int, end: float
+) -> None:
+    policy = parse_policy(text)
+    assert policy.ends_at(tests, 0.0, policy.pause_s(tests)) == end
+
+
 @pytest.mark.parametrize(
     "tester", ["quota:user=ada<2", "time:22:00-06:00", "enabled:app=matlab", "worker:true"]
 )

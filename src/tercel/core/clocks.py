@@ -47,6 +47,7 @@ class Clocks(Recovery):
                 job.passed_at += by_s
             if job.outranked_at is not None:
                 job.outranked_at += by_s
+        self._left = [(at + by_s, worker) for at, worker in self._left]
         self._avoided = [(at + by_s, worker, job, why) for at, worker, job, why in self._avoided]
 
     def _move_quarantines(self, by_s: float) -> None:

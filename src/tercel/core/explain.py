@@ -224,9 +224,8 @@ def what_next(condition: Condition, now: float) -> str:
         return f"it is tested when {_examiner(row)} is connected"
     word = "tested again" if row.asked else "first tested"
     test = f"{word} in {duration(max(0.0, row.next_test_at - now))}"
-    if condition.policy.patience_s == math.inf:
-        return test
-    return f"{test}, given up in {duration(row.opened_at + condition.policy.patience_s - now)}"
+    end = condition.policy.ends_at(row.tests, row.opened_at, row.next_test_at)
+    return test if end == math.inf else f"{test}, given up in {duration(end - now)}"
 
 
 def _examiner(row: ConditionRow) -> str:

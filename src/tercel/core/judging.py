@@ -160,7 +160,7 @@ class Judging(Adopting):
             condition = self._meet_fault(job, task, fault, report.wall_s, now)
             if len(job.blocks.get(condition, ())) == 1:
                 # For the job's history: the others' records say the same.
-                begun = f"the first of its job to wait for {fault.tester} (C{condition.id})"
+                begun = f"the first of its job to wait for {fault.tester}"
                 self.changes.append(Noted(job.id, ((task, task),), now, "blocked", begun))
         else:
             self._postpone_one(job, task, fault)

@@ -74,6 +74,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """It never gives up."""
         return self.patience_s == math.inf and not self.tests_most
 
+    def ends_at(self, tests: int, opened_at: float, next_test_at: float) -> float:
+        """When it gives up, if no test clears; infinite: never. Of a backoff at the latest."""
+        end = opened_at + self.patience_s
+        if self.tests_most:
+            at = next_test_at
+            for number in range(tests + 1, self.tests_most):
+                if at >= end:
+                    break
+                at += self.pause_s(number)
+            end = min(end, at)
+        return end
+
     def is_over(self, tests: int, opened_at: float, now: float) -> bool:
         return now >= opened_at + self.patience_s or (0 < self.tests_most <= tests)
 

@@ -53,11 +53,14 @@ class Recovery(Waves):
         """Conditions that are due, by the site or worker that has nobody to ask."""
         self._sites: dict[str, dict[str, Worker]] = {}
         """Workers that are connected, by site; and all of them, under EVERYWHERE."""
+        self._left: list[tuple[float, str]] = []
+        """Until when which worker that said good-bye may come back before tasks stop waiting for what was wrong there."""
 
     # -- from the clock -----------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        due = [heap[0][0] for heap in (self._tests, self._answers) if heap]
+        heaps: tuple[Sequence[tuple[float, object]], ...] = (self._tests, self._answers, self._left)
+        due = [heap[0][0] for heap in heaps if heap]
         if self.throttle.next_at is not None:
             due.append(self.throttle.next_at)
         others = super().next_deadline()
@@ -68,6 +71,10 @@ class Recovery(Waves):
         if self.throttle.next_at is not None and self.throttle.next_at <= now:
             self.throttle.next_at = None
             self._dispatcher.work_appeared()
+        while self._left and self._left[0][0] <= now:
+            worker = self.workers.get(heapq.heappop(self._left)[1])
+            if worker is not None and worker.given_up:
+                self._let_go_elsewhere(worker, now)
         while self._answers and self._answers[0][0] <= now:
             _, number = heapq.heappop(self._answers)
             if number in self._probes:
@@ -238,11 +245,20 @@ class Recovery(Waves):
             self._test_if_due(condition, now)
 
     def _give_up_on(self, worker: Worker, now: float) -> None:
-        """What was wrong there need not hold up its tasks elsewhere."""
+        """What was wrong there need not hold up its tasks elsewhere; but one that leaves is often back in a moment."""
         super()._give_up_on(worker, now)
-        for condition in list(self._at_worker.get(worker.id, {}).values()):
-            self._release(condition, condition.count, f"worker {worker.id} is gone", now)
+        back_by = worker.since + self.settings.grace_s
+        if now < back_by and worker.id in self._at_worker:
+            heapq.heappush(self._left, (back_by, worker.id))
+        else:
+            self._let_go_elsewhere(worker, now)
         self._ask_now(now)
+
+    def _let_go_elsewhere(self, worker: Worker, now: float) -> None:
+        """All that waits for something at a worker which is gone, but for what people have paused."""
+        for condition in list(self._at_worker.get(worker.id, {}).values()):
+            if not condition.row.paused:
+                self._release(condition, condition.count, f"worker {worker.id} is gone", now)
 
     # -- what people ask ----------------------------------------------------------------------------------
 
@@ -272,6 +288,9 @@ class Recovery(Waves):
                 condition, paused="", paused_at=0.0, opened_at=row.opened_at + slept_s, next_test_at=now
             )
             self._await_test(condition)
+            worker = self.workers.get(row.where) if row.place is Place.WORKER else None
+            if row.place is Place.WORKER and (worker is None or worker.given_up):
+                self._release(condition, condition.count, f"worker {row.where} is gone", now)
 
     def retest(self, tester: str, now: float) -> None:
         """What it asks about is another by now: whoever waits for it need not wait for the next test."""

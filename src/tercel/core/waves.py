@@ -30,7 +30,7 @@ from tercel.core.waiting import members_among, named
 WAVE_MOST = 1_000_000
 WAVE_PAUSE_S, WAVE_PAUSE_MOST_S = 0.2, 60.0
 """Between two waves: at least, and at most."""
-AGAIN = "but tasks met the fault again"
+AGAIN = "tasks met the fault again"
 
 
 class Waves(Undoing):

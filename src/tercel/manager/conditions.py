@@ -117,8 +117,8 @@ def _view(manager: Manager, row: ConditionRow) -> ConditionView:
 
 def _end(row: ConditionRow) -> float | None:
     """None: it waits its turn, for ever."""
-    patience_s = parse_policy(row.policy).patience_s
-    return None if patience_s == math.inf else row.opened_at + patience_s
+    end = parse_policy(row.policy).ends_at(row.tests, row.opened_at, row.next_test_at)
+    return None if end == math.inf else end
 
 
 def _job(id: int, tasks: IntervalSet) -> ConditionJob:

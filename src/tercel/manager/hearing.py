@@ -41,7 +41,7 @@ from tercel.wire.messages import (
 )
 
 MAX_WORKER_NAME = 128
-_PLAIN_NAME = re.compile(r"[\w.@][\w.@-]*")
+_PLAIN_NAME = re.compile(r"[\w.@-]+")
 """People paste names into shells. Every worker of ours has named itself so, ever since."""
 MAX_WORD = 256
 """Characters in what a worker says about itself."""
@@ -82,9 +82,7 @@ def refusal(hello: Hello, *, known: bool = False) -> str:
     if not 0 < len(hello.worker) <= MAX_WORKER_NAME or not hello.worker.isprintable():
         return f"a worker's name has 1 to {MAX_WORKER_NAME} printable characters"
     if not known and _PLAIN_NAME.fullmatch(hello.worker) is None:
-        return (
-            "a worker's name has letters, digits and the characters . _ - @ only, and does not begin with -"
-        )
+        return "a worker's name has letters, digits and the characters . _ - @ only"
     for name, word in (("instance", hello.instance), *_words(hello.info)):
         if len(word) > MAX_WORD or not word.isprintable():
             return f"a worker's {name} has at most {MAX_WORD} printable characters"

@@ -44,6 +44,8 @@ async def read(
             break
         await _moved(manager, row.id)
     outcome = await outcome_of(manager, row.id, task)
+    if flight is None and (outcome is None or not outcome.report.attempt):
+        outcome = await _last_try(manager, row.id, task)
     if outcome is None:
         return
     output = outcome.report.out if stream == "out" else outcome.report.err
@@ -109,6 +111,12 @@ async def outcome_of(manager: Manager, job: int, task: int) -> Outcome | None:
     await manager.settled()
     found = await asyncio.to_thread(manager.store.outcomes, job, ranges=[(task, task)], limit=1)
     return found[0] if found else None
+
+
+async def _last_try(manager: Manager, job: int, task: int) -> Outcome | None:
+    """Of a task that waits, is blocked, or ended without an attempt of its own: what its last attempt wrote is all there is."""
+    tried = await asyncio.to_thread(manager.store.history, job, task)
+    return tried[-1] if tried else None
 
 
 async def _live(

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from tercel.core.blocking import check_rules
+from tercel.core.blocking import check_rules, rule_text
 from tercel.core.commands import check_numbers
 from tercel.core.errors import NotFound, PassingFault, UsageError
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
-from tercel.core.model import JobRow, JobSpec
+from tercel.core.model import BlockRule, JobRow, JobSpec
 from tercel.core.selectors import Selector, parse_selector
 from tercel.core.states import TERMINAL
 from tercel.manager import blocking
@@ -165,12 +165,21 @@ async def revise(manager: Manager, who: Identity, wish: Revision) -> int:
     return count
 
 
+def _told(value: object) -> str:
+    """As people write it."""
+    if isinstance(value, tuple) and all(isinstance(one, BlockRule) for one in value):
+        return " and ".join(repr(rule_text(rule)) for rule in value) or "none"
+    return repr(value)
+
+
 def _revise(manager: Manager, job: Job, spec: JobSpec, who: Identity, reason: str) -> bool:
     """Whether it asks for anything else now. What, is told in its tasks' history."""
     before = job.row.spec
     changed = [name for name in _REVISABLE if getattr(spec, name) != getattr(before, name)]
     if changed:
-        what = ", ".join(f"{name} {getattr(before, name)!r} -> {getattr(spec, name)!r}" for name in changed)
+        what = ", ".join(
+            f"{name} {_told(getattr(before, name))} -> {_told(getattr(spec, name))}" for name in changed
+        )
         manager.machine.revise(job, spec, manager.clock(), f"{by(who, reason)}: {what}"[:MAX_NOTE])
     return bool(changed)
 

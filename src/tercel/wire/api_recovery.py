@@ -26,7 +26,7 @@ class ConditionView(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     opened_at: float
     tests: int
-    """In vain, since it arose."""
+    """How often it was tested since it arose."""
     tested_at: float | None
     next_test_at: float | None
     """None: it is paused, or closed."""

@@ -40,7 +40,7 @@ JOBS_SHOWN = 20
 def command(screen: Screen, conditions: tuple[str, ...], every: bool, limit: int) -> None:
     """List what blocked tasks wait for, newest first; or show all about some (C3).
 
-    TESTS are those in vain since it arose. When one has cleared, its tasks go on, some at first and then more.
+    TESTS are all since it arose. When one has cleared, its tasks go on, some at first and then more.
     """
     ids = condition_ids(conditions)
 
@@ -134,7 +134,7 @@ def _below(one: ConditionView, now: float) -> str:
             _of_jobs(one) if one.job_count else "",
             _closed(one, now),
             f"at {_where(one)}",
-            f"{one.tests:,} in vain" if one.tests else "",
+            count(one.tests, "test") if one.tests else "",
             _last(one, now),
         )
         if part
@@ -220,7 +220,7 @@ def _facts(one: ConditionView, now: float) -> list[tuple[str, str]]:
         ),
         ("since", f"{duration(now - one.opened_at)}"),
         ("policy", one.policy),
-        ("tests", f"{one.tests:,} in vain"),
+        ("tests", f"{one.tests:,}"),
         ("last test", _last(one, now, width=0)),
         ("next", plain(one.next)),
         ("next wave", count(one.wave, "task") if one.closed_at is None else ""),

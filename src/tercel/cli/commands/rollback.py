@@ -84,12 +84,12 @@ def command(
         found = await roll(True)
         if found.count and found.to != to:
             screen.note(f"nothing is {to} yet, so: {found.to}")
-        if dry_run or not found.count:
+        if dry_run or not (found.count or found.under_way):
             screen.emit(found)
             screen.tell(listed(found, "would go back", then))
             _more(screen, found, force)
-            if not found.count:
-                _hint(screen, select, by_default=not states and at is None)
+            if not found.count and not found.under_way:
+                _hint(screen, chosen, by_default=not states and at is None)
             return
         if not yes:
             screen.warn("\n".join(listed(found, "will go back", then)))
@@ -110,10 +110,12 @@ def command(
     talk(screen, ask)
 
 
-def _hint(screen: Screen, select: tuple[str, ...], by_default: bool) -> None:
+def _hint(screen: Screen, chosen: list[str], by_default: bool) -> None:
     """Nothing is undone: perhaps because other tasks were chosen than was thought."""
-    if "all" in select:
+    if "all" in chosen:
         screen.note("`all` is the jobs that have not ended: name those that have, as in `tercel rollback 37`")
+    elif by_default and all("." in one for one in chosen):
+        screen.note("none of them has ended: what waits, is blocked or held is left alone")
     elif by_default:
         screen.note(
             "of whole jobs only failed tasks are taken: --cancelled, --finished or --all chooses others"
@@ -122,7 +124,7 @@ def _hint(screen: Screen, select: tuple[str, ...], by_default: bool) -> None:
 
 def listed(found: RolledBack, verb: str, since: str) -> list[str]:
     if not found.count:
-        return [f"no chosen task has ended so {since}".rstrip()]
+        return [f"nothing to roll back {since}".rstrip()]
     chosen = f" ({since})" if since else ""
     lines = [f"{count(found.count, 'task')} {verb} to {found.to}{chosen}:"]
     return lines + [f"  {_part(part)}" for part in found.parts]
@@ -144,7 +146,7 @@ def _part(part: RollbackPart) -> str:
 
 def _more(screen: Screen, found: RolledBack, force: bool) -> None:
     if found.under_way:
-        what = "would be cancelled" if force else "in the way (--force cancels it)"
+        what = "would be cancelled, and go back" if force else "in the way (--force cancels it)"
         screen.note(f"under way and {what}: {short(', '.join(found.under_way), 80)}")
     if found.hopeless:
         screen.note(f"{count(found.hopeless, 'task')} stay, for what they need has not ended as it should")

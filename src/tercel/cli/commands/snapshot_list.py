@@ -21,7 +21,7 @@ def command(screen: Screen) -> None:
     """Snapshots that the manager took by itself, newest first: by schedule, and before many tasks were cancelled, a
     rollback was made or jobs were removed.
 
-    The newest ten are kept, if they are not larger than 4 GiB together. `tercel snapshot inspect @3` tells what is in
+    The newest ten by schedule are kept, and ten from before a command, if all are not larger than 4 GiB together (see `tercel up --help`). `tercel snapshot inspect @3` tells what is in
     one, `tercel snapshot restore @3` restores it, `tercel snapshot save FILE @3` copies it.
     """
 
