@@ -150,6 +150,7 @@ def test_what_is_under_way_alone_is_rolled_back_with_force(tercel: Tercel, manag
     assert done.code == 0
     assert [asked.json()["dry_run"] for asked in manager.asked("POST", "/v1/rollback")] == [True, False]
     assert tercel("rollback", "37.0", "--yes").code == 2
+    assert tercel("rollback", "37.0", "--force", "--dry-run").out == ""
 
 
 def test_of_named_tasks_that_have_not_ended_that_is_said(tercel: Tercel, manager: FakeManager) -> None:

@@ -86,7 +86,8 @@ def command(
             screen.note(f"nothing is {to} yet, so: {found.to}")
         if dry_run or not (found.count or found.under_way):
             screen.emit(found)
-            screen.tell(listed(found, "would go back", then))
+            if found.count or not found.under_way:
+                screen.tell(listed(found, "would go back", then))
             _more(screen, found, force)
             if not found.count and not found.under_way:
                 _hint(screen, chosen, by_default=not states and at is None)
