@@ -99,6 +99,11 @@ def test_the_guide_shows_histories_as_they_are_printed() -> None:
         assert f"\n{line(event)}\n" in guide
 
 
+def test_what_a_terminal_would_obey_is_not_told_to_it() -> None:
+    event = api.HistoryEvent(at=0.0, what="\x1b]0;x\x07", worker="\x1b[2J", text="\u202e")
+    assert line(event).isprintable()
+
+
 # -- rollback ---------------------------------------------------------------------------------------------
 
 

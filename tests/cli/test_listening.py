@@ -70,6 +70,8 @@ def test_how_long_histories_are_kept(
     [
         (("--snapshot-every", "5s"), "--snapshot-every is at least 60 s, or off"),
         (("--keep-history", "0"), "--keep-history is at least 1h, or off"),
+        (("--heartbeat", "99999999d"), "--heartbeat is longer than nothing, and at most an hour"),
+        (("--heartbeat", "0s"), "--heartbeat is longer than nothing, and at most an hour"),
         (("--keep-history", "59m"), "--keep-history is at least 1h, or off"),
         (("--keep-history", "long"), "keep-history 'long' is not a time"),
         (("--keep-snapshots", "0"), "0 is not in the range"),

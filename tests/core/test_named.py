@@ -99,3 +99,27 @@ def test_few_hosts_are_told_apart_and_the_oldest_makes_room(name: str) -> None:
     assert chosen(200) == name.format("h200"), "nobody waits for the oldest any more"
     assert chosen(201) == name.format("h201")
     assert named.chosen("file:/a", 0, waited.__contains__) == "file:/a", "of another kind there is room"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["database:postgresql://{}.lab:5432/x", "database:mysql://{}.lab", "tcp:{}.lab:443", "ssh:{}.lab:22"],
+)
+def test_servers_of_one_kind_are_told_apart(name: str) -> None:
+    named = Named()
+    testers = [name.format(f"h{number}") for number in range(2 * EACH_MOST)]
+    assert [named.chosen(tester, 0, lambda _: True) for tester in testers] == testers
+
+
+def test_who_waits_for_what_others_have_named_is_not_given_up_with_that() -> None:
+    stage = played("worker w1 joins cpus=5", "submit 1 tasks=0-4")
+    ruled(stage, "known; every 10s for 1h")
+    tell_all(stage, 1, "disk:/d{}>=1G")
+    (first,) = [one for one in stage.machine.conditions.values() if one.row.tester == "disk:/d0>=1G"]
+    assert first.count == 2, "its own task, and one that named another"
+    stage.machine.on_fail_condition(first, "enough", stage.now)
+    stage.play("wait 0s")
+    job = stage.machine.jobs[1]
+    assert (list(job.failed), list(job.flights)) == ([0], [4])
+    tell_all(stage, 1, "disk:/d{}>=1G")
+    assert "disk:/d4>=1G" in waited_for(stage), "there is room for it now"

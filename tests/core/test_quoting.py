@@ -26,6 +26,7 @@ from tercel.core.quoting import QUOTED_MOST, quoted
             "HTTPSConnectionPool(host='api.lab', port=443): Max retries exceeded with url: /v1/d?key=hunter2 (Caused by",
             "HTTPSConnectionPool(host='api.lab', port=443): Max retries exceeded with url: /v1/d?… (Caused by",
         ),
+        ("PGPASSWORD=hunter2 api_key=hunter2 a=b", "PGPASSWORD=… api_key=… a=b"),
         ("GET /v1?token=hunter2 HTTP/1.1", "GET /v1?… HTTP/1.1"),
         ("https://u:p@hunter2@api.lab/x", "https://api.lab/x"),
         ("postgresql://u:hun/ter2@db/x", "postgresql://db/x"),

@@ -126,6 +126,9 @@ def test_what_is_on_every_machine_is_tested_where_it_was_missed(tester: str, nea
 def test_a_piece_of_output_that_only_contains_what_is_known_is_not_what_was_found() -> None:
     assert known_tester("x ssh: connect to host login.lab port 22: refused") is None
     assert known_tester("cp: Disk quota exceeded") is None
+    secret = "HTTPError: 503 Server Error: for url: https://ada:12345/hunter2@store.lab/a\n"
+    assert "hunter2" not in (known_tester(secret) or "")
+    assert rule_from("", secret) is None or "hunter2" not in str(rule_from("", secret))
 
 
 @pytest.mark.parametrize("text", ["known", "known; every 2m for 12h", "KNOWN;every 2m for 12h"])

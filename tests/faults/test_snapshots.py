@@ -222,6 +222,14 @@ FORGERIES: dict[str, tuple[type, Change]] = {
         ConditionPart,
         lambda part: replace(part, row=replace(part.row, note="x" * 10**6)),
     ),
+    "a condition at a place of many words": (
+        ConditionPart,
+        lambda part: replace(part, row=replace(part.row, where="x" * 1000)),
+    ),
+    "a condition at a worker whose name a shell would obey": (
+        ConditionPart,
+        lambda part: replace(part, row=replace(part.row, place=Place.WORKER, where="w1;reboot")),
+    ),
     "a condition that is broken for ever": (
         ConditionPart,
         lambda part: replace(part, row=replace(part.row, policy="every 1m for ever")),

@@ -16,7 +16,7 @@ from tercel.core.throttles import parse_rates
 from tercel.links.access import DEFAULT_PORT
 from tercel.links.places import data_dir, private_dir
 from tercel.manager.options import ManagerOptions
-from tercel.worker.options import WorkerOptions
+from tercel.worker.options import HEARTBEAT_MOST_S, WorkerOptions
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -124,8 +124,8 @@ def manager_options(**given: Unpack[Listening]) -> ManagerOptions:
     data = given["data"]
     directory = data_dir() if data is None else private_dir(data.absolute())
     heartbeat_s = parse_time(given["heartbeat"], "heartbeat")
-    if heartbeat_s <= 0:
-        raise UsageError("--heartbeat must be longer than nothing", "heartbeat")
+    if not 0 < heartbeat_s <= HEARTBEAT_MOST_S:
+        raise UsageError("--heartbeat is longer than nothing, and at most an hour", "heartbeat")
     every_s = _time_or_off(given["snapshot_every"], "snapshot-every")
     if every_s and every_s < SHORTEST_S:
         raise UsageError(f"--snapshot-every is at least {SHORTEST_S:g} s, or off", "snapshot-every")

@@ -4,6 +4,7 @@ Blame: a report that an attempt ended by the worker's doing, and the loss of a w
 and spend none of its retries.
 """
 
+import heapq
 from collections.abc import Mapping
 
 import msgspec
@@ -30,6 +31,8 @@ NOTED_BLOCKINGS = 20
 
 What is broken and mended in turn for weeks must not fill the disk, least of all with what the attempts print.
 """
+REFUSED_S = 300.0
+"""How long what a worker's system refused counts against it, if nothing tests that."""
 MAX_GROWTHS = 10
 """Of one task: what needs ever more memory has a fault."""
 
@@ -54,7 +57,8 @@ class Judging(Adopting):
                 return False
         event = self._verdict(job, task, report)
         fine = event is TaskEvent.FINISH
-        if not fine and flight.outdone:
+        current = job.flights.get(task)
+        if not fine and current is not flight and (flight.outdone or current is not None):
             self.changes.append(AttemptLost(Outcome(TaskState.FAILED, worker.id, now, report)))
             self._take_off(flight, again=True)
             return False
@@ -103,6 +107,9 @@ class Judging(Adopting):
             self._refusals.setdefault(worker.id, set()).add(job.id)
         self._take_off(flight, again=False)
         self._mind_fault(worker, job, task, report, now)
+        if report.end is End.REFUSED and report.errno and not job.blocks:
+            # Nothing is tested while others can run it, and they may go: it is asked again some time.
+            heapq.heappush(self._avoided, (now + REFUSED_S, worker.id, job.id, report.note))
 
     def _mind_fault(self, worker: Worker, job: Job, task: int, report: Report, now: float) -> None:
         """If nobody else can run it, it waits until this worker can."""
@@ -175,11 +182,17 @@ class Judging(Adopting):
             sought = fault_of(
                 job.row.spec, msgspec.structs.replace(rule, tester=tester), worker.id, worker.info.site
             )
-            return sought.key(job.row.owner) in self._known
+            known = self._known.get(sought.key(job.row.owner))
+            return known is not None and known.id in self.conditions
 
         where = worker.id if rule.at == Place.WORKER else ""
         named = job.named.setdefault((rule.at, where), Named())
-        return msgspec.structs.replace(rule, tester=named.chosen(rule.tester, flight.task, is_waited_for))
+        tester = named.chosen(rule.tester, flight.task, is_waited_for)
+        if tester == rule.tester:
+            job.borrowed.discard(flight.task)
+            return rule
+        job.borrowed.add(flight.task)
+        return msgspec.structs.replace(rule, tester=tester)
 
     def _verdict(self, job: Job, task: int, report: Report) -> TaskEvent:
         if report.end is End.EXITED and report.code == 0:

@@ -41,6 +41,7 @@ class Job:
         "blocked",
         "blockings",
         "blocks",
+        "borrowed",
         "cancelled",
         "counted",
         "delayed",
@@ -118,6 +119,8 @@ class Job:
         """By condition that has cleared: what it let go and has not ended since."""
         self.named: dict[tuple[str, str], Named] = {}
         """What its tasks have named by what they printed, by place and worker. Of this life of the manager."""
+        self.borrowed = IntervalSet()
+        """Those that wait, or waited last, for what others have named: they had met something else."""
         self.flights: dict[int, Flight] = {}
         self.running = 0
         """How many of `flights` are known to run."""

@@ -60,4 +60,5 @@ def _parts(tester: str) -> tuple[str, str]:
     kind, _, text = tester.partition(":")
     if text.startswith("/") and not text.startswith("//"):
         return kind, ""
-    return kind, text.removeprefix("//").partition("/")[0].partition("<")[0]
+    server = text.partition("//")[2] if "//" in text else text
+    return kind, server.partition("/")[0].partition("<")[0]

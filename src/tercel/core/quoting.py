@@ -7,6 +7,8 @@ URL, what is asked of a page, and what a traced command line (`sh -x`) gives its
 QUOTED_MOST = 200
 _LOOKED_AT = 2000
 """Characters, however many there are."""
+_SECRET = ("password", "passwd", "pwd", "pass", "secret", "token", "key")
+"""So end the names of variables and parameters that have one."""
 
 
 def quoted(text: str) -> str:
@@ -25,6 +27,9 @@ def _words(line: str) -> list[str]:
 
 
 def _without_secrets(word: str) -> str:
+    name, is_set, _ = word.partition("=")
+    if is_set and "/" not in name and name.lower().endswith(_SECRET):
+        return f"{name}=…"
     scheme, is_url, rest = word.partition("://")
     if is_url:  # to the last @: there may be more in a password, and slashes
         word = f"{scheme}://{rest.rpartition('@')[2]}"

@@ -285,6 +285,8 @@ def _known(said: str) -> tuple[str, str] | None:
     said = said[:SEARCHED_MOST]
     for symptom in SYMPTOMS:
         if symptom.sure and (found := _taking(symptom.said).match(said)) is not None:
+            if "@" in (found.groupdict().get("page") or ""):
+                continue  # perhaps of a password: then the host is none
             end = said.find("\n", found.end() - 1)
             words = said[:end] if end >= 0 else said
             return symptom.tester.format(**_values(found)), words
@@ -304,6 +306,8 @@ def rule_from(out: str, err: str) -> tuple[BlockRule, Symptom] | None:
     for stream, text in (("stderr", err), ("stdout", out)):
         for symptom in SYMPTOMS:
             if (found := _taking(symptom.said).search(text[-SEARCHED_MOST:])) is not None:
+                if "@" in (found.groupdict().get("page") or ""):
+                    continue
                 said = _values(found)
                 on = symptom.on.format(**{name: _literal(value) for name, value in said.items()})
                 return BlockRule(on=f"{stream}:/{on}/", tester=symptom.tester.format(**said)), symptom

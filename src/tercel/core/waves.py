@@ -203,6 +203,11 @@ class Waves(Undoing):
         for job in list(condition.jobs.values()):
             if condition not in job.blocks:
                 continue  # what became of another has ended it
+            if borrowed := job.blocks[condition].intersection(job.borrowed):
+                # They had met something else, and find out anew.
+                self._go_on(condition, job, self._unwait(condition, job, borrowed), why, now)
+            if condition not in job.blocks:
+                continue
             tasks = job.blocks[condition].copy()
             count += len(tasks)
             self._unwait(condition, job, tasks)

@@ -31,6 +31,7 @@ from tercel.wire.messages import (
     TailData,
     Welcome,
 )
+from tercel.worker.options import HEARTBEAT_MOST_S
 from tercel.worker.outbox import Outbox, ReadSegments
 
 PACE_S = 0.015
@@ -43,7 +44,6 @@ BATCH_REPORTS = 32
 """With so many reports a frame is worth sending before its time."""
 WELCOME_LIMIT_S = 10.0
 MISSED_BEATS = 3
-HEARTBEAT_MOST_S = 3600.0
 
 
 class Conversation:

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import msgspec
 
+HEARTBEAT_MOST_S = 3600.0
+"""What a manager may ask for."""
+
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     dir: Path

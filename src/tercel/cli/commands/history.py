@@ -49,7 +49,7 @@ def command(screen: Screen, select: str, limit: int | None) -> None:
 
 
 def line(event: HistoryEvent) -> str:
-    words = [clock(event.at), event.what.ljust(11)]
+    words = [clock(event.at), plain(event.what).ljust(11)]
     if event.count:
         tasks = f" ({short(event.tasks, 40)})" if event.tasks else ""
         words.append(f"{count(event.count, 'task')}{tasks}")

@@ -9,7 +9,7 @@ import msgspec
 
 from tercel.core import blocking
 from tercel.core.commands import check_spec
-from tercel.core.conditions import ConditionRow, Fault
+from tercel.core.conditions import ConditionRow, Fault, Place
 from tercel.core.errors import UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import BlockRule, JobRow
@@ -24,6 +24,8 @@ MAX_OWNER, MAX_KEY = 128, 200
 MAX_ID = 2**53
 CONDITION_MOST = 500_000
 """Characters that a condition may have, its variables included."""
+WHERE_MOST = 256
+"""Characters of the name of a site or a worker."""
 _VALUE_KEY = re.compile(r"b[0-9a-f]{64}")
 _decode_output = msgspec.msgpack.Decoder(Output).decode
 
@@ -133,6 +135,9 @@ def check_condition(row: ConditionRow) -> None:
     except (UsageError, Wrong) as error:
         raise Wrong(f"condition {row.id}: {error}") from None
     must(len(row.note) + len(row.paused) <= CONDITION_MOST, f"condition {row.id} says too much")
+    must(len(row.where) <= WHERE_MOST and row.where.isprintable(), f"condition {row.id} is nowhere")
+    if row.place is Place.WORKER:
+        must(re.fullmatch(r"[\w.@-]+", row.where) is not None, f"condition {row.id} is at no worker")
     numbers = (row.opened_at, row.arose_at, row.tested_at, row.next_test_at, row.paused_at)
     must(all(-1e12 < at < 1e12 for at in numbers), f"condition {row.id}: a time cannot be")
     must(
