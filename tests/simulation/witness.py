@@ -64,12 +64,11 @@ class View:
         self.fence: dict[Task, int] = {}
         """The newest attempt there was when the task was last settled in any way."""
         self.over: dict[Task, int] = {}
-        """The newest attempt there was when the task last ended, or when one of its attempts was ended for a new one."""
+        """The newest attempt there was when the task last ended."""
         self.leases: dict[int, Lease] = {}
         self.issued: dict[int, str] = {}
         """Attempt -> worker."""
         self.newest = 0
-        self.newest_of: dict[Task, int] = {}
         self.told: set[int] = set()
         """Attempts that were reported, and did not end their tasks."""
         self.edges: dict[int, tuple[Edge, ...]] = {}
@@ -93,8 +92,6 @@ class View:
                 self.leases[lease.id] = lease
                 for at in range(lease.last - lease.first + 1):
                     self.issued[lease.id + at] = lease.worker
-                    task = lease.job, lease.first + at
-                    self.newest_of[task] = max(self.newest_of.get(task, 0), lease.id + at)
             case LeaseClosed(id):
                 self.leases.pop(id, None)
             case Concluded(outcome):
@@ -107,8 +104,6 @@ class View:
             case AttemptSpent(outcome):
                 task = outcome.report.job, outcome.report.task
                 self.spent[task] = self.spent.get(task, 0) + 1
-                if self.newest_of.get(task, 0) > outcome.report.attempt:  # a late one: the newer is ended
-                    self.over[task] = self.newest
                 self.fence[task] = self.newest
                 self.counted.add(outcome.report.attempt)
                 self.told.add(outcome.report.attempt)
