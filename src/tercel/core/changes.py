@@ -7,6 +7,7 @@ must give the same state as once: after a failed commit the same batch is handed
 import msgspec
 
 from tercel.core.conditions import ConditionRow, Postponed, SwitchRow
+from tercel.core.files import FileRow, ReplicaRow
 from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, JobSpec, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
@@ -208,6 +209,50 @@ class ValueKept(msgspec.Struct, frozen=True):
     last: bool
 
 
+class FileRegistered(msgspec.Struct, frozen=True):
+    """A file, and where its bytes are. Committed with the outcome of the task that made it.
+
+    Of one that is there with the same digest only the replicas are added; with another digest nothing is changed: whoever
+    registers has looked.
+    """
+
+    file: FileRow
+    urls: tuple[str, ...]
+
+
+class FileRemoved(msgspec.Struct, frozen=True):
+    """From the catalogue, with all its replicas."""
+
+    name: str
+
+
+class ReplicaSet(msgspec.Struct, frozen=True):
+    """In the place of what was known of this replica. Of a file that is not there, nothing."""
+
+    replica: ReplicaRow
+
+
+class ReplicaRemoved(msgspec.Struct, frozen=True):
+    """A file without any is still known by name, size and digest."""
+
+    name: str
+    url: str
+
+
+class MadeUndone(msgspec.Struct, frozen=True):
+    """What these tasks made is no longer in the catalogue. Where it was delivered to is noted: it is removed there before they are run again."""
+
+    job: int
+    ranges: tuple[Range, ...]
+
+
+class LeftRemoved(msgspec.Struct, frozen=True):
+    """Nothing of what was noted of this task by MadeUndone is left where it had been delivered to."""
+
+    job: int
+    task: int
+
+
 class TokenAdded(msgspec.Struct, frozen=True):
     token: Token
 
@@ -242,6 +287,12 @@ Change = (
     | OutputKept
     | OutputsDropped
     | ValueKept
+    | FileRegistered
+    | FileRemoved
+    | ReplicaSet
+    | ReplicaRemoved
+    | MadeUndone
+    | LeftRemoved
     | TokenAdded
     | TokenRevoked
 )
@@ -261,6 +312,8 @@ class LiveJob(msgspec.Struct, frozen=True):
     edges: list[Edge] = []
     blocked: list[tuple[int, Stage, list[Range]]] = []
     """By condition, and by the stage in which they met it, which tasks wait for it."""
+    left: dict[int, list[str]] = {}
+    """By unfinished task: URLs of what earlier attempts had delivered, to be removed before it is run again (see MadeUndone)."""
 
 
 class Loaded(msgspec.Struct, frozen=True):

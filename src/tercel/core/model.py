@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from tercel.core.conditions import Postponed
+from tercel.core.files import Input, Output
 from tercel.core.grids import Grid
 from tercel.core.intervals import Range
 
@@ -212,6 +213,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     on_failure: OnFailure = OnFailure.SKIP
     hold: bool = False
     """Nothing of it starts until it is released."""
+    inputs: tuple[Input, ...] = ()
+    """Files that its tasks read: brought, checked, and put into each one's sandbox."""
+    outputs: tuple[Output, ...] = ()
+    """Files that its tasks leave: delivered, checked and registered before a task counts as finished."""
     cwd: str = ""
     """Directory to run in; it must exist where the task runs. Empty: the attempt's own sandbox."""
     env: dict[str, str] = {}
@@ -265,6 +270,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             cleanup=self.cleanup,
             cleanup_limit_s=self.cleanup_limit_s,
             warn_signal=self.warn_signal,
+            inputs=self.inputs,
+            outputs=self.outputs,
         )
 
 
@@ -291,6 +298,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     warn_signal: str = ""
     patterns: tuple[tuple[str, str, str], ...] = ()
     """What to look for in outputs of failed attempts: (what its rule begins with, `out` or `err`, pattern)."""
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,6 +80,8 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     started: bool
     ended: bool
     """Its report is in the spool and follows."""
+    parked: bool = False
+    """It has run, and waits to be told to go on with delivering what it left, or with registering that."""
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from tercel.core.files import Hitch, Made
 from tercel.core.states import TaskState
 
 
@@ -20,6 +21,8 @@ class End(StrEnum):
     """It never ran: something that it needed did not end as it should."""
     BLOCKED = "blocked"
     """It was not run any more: what it waited for did not come back in time."""
+    UNSTAGED = "unstaged"
+    """What it reads could not be brought, or what it left not be delivered; `Report.hitch` says why."""
     REFUSED = "refused"
     """This worker cannot run tasks of this job (its directory is not there, say): another may."""
     INTERRUPTED = "interrupted"
@@ -64,6 +67,10 @@ class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """If `known` is among `matched`: a piece of its output, which begins with what was found."""
     seen: tuple[str, ...] = ()
     """For each of `matched`: the line in which it was found, or the part around it. Of `known` it is in `said`."""
+    files: tuple[Made, ...] = ()
+    """What it left, and where that was delivered to."""
+    hitch: Hitch | None = None
+    """Why its data could not be brought or delivered."""
 
 
 class Blame(StrEnum):

@@ -1,7 +1,7 @@
 """The life of a task, as a table: an absent entry IS the error, and a refused transition changes nothing.
 
 Each state says what is true in it. Tasks that are not under way exist only as members of interval sets; only a task
-under way (`offered`, `running`) has a record of its own. The drawing in docs/reference/states.md is generated from
+under way (`offered`, `staging_in`, `running`, `staging_out`) has a record of its own. The drawing in docs/reference/states.md is generated from
 `moves`. A new task is ready; if it has needs that are not met, it waits at once.
 
 What a blocked task goes on as depends on the stage in which it met its fault: that one event has a table of its own, RESUMES.
@@ -24,8 +24,12 @@ class TaskState(StrEnum):
     """Nothing but a worker with room is missing."""
     OFFERED = "offered"
     """A worker holds it under an attempt of its own and has not said that it runs."""
+    STAGING_IN = "staging_in"
+    """The worker said that it brings the files that the task reads."""
     RUNNING = "running"
     """The worker said that its process runs."""
+    STAGING_OUT = "staging_out"
+    """The worker said that its process has ended, and that it delivers the files that the task left."""
     FINISHED = "finished"
     """Its command ended with exit code 0. Terminal."""
     FAILED = "failed"
@@ -53,8 +57,12 @@ class TaskEvent(StrEnum):
     """The condition did not clear in time; or somebody asked."""
     OFFER = "offer"
     """The manager gives it to a worker with room."""
+    STAGE = "stage"
+    """The worker brings what it reads."""
     START = "start"
     """The worker's process runs."""
+    DELIVER = "deliver"
+    """The worker delivers what it left."""
     FINISH = "finish"
     """A report: exit code 0."""
     FAIL = "fail"
@@ -118,6 +126,24 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (S.OFFERED, E.TAKE_BACK): S.READY,
     (S.OFFERED, E.LOSE): S.READY,
     (S.OFFERED, E.CANCEL): S.CANCELLED,
+    (S.OFFERED, E.STAGE): S.STAGING_IN,
+    (S.OFFERED, E.DELIVER): S.STAGING_OUT,
+    (S.STAGING_IN, E.START): S.RUNNING,
+    (S.STAGING_IN, E.DELIVER): S.STAGING_OUT,
+    (S.STAGING_IN, E.FINISH): S.FINISHED,
+    (S.STAGING_IN, E.FAIL): S.FAILED,
+    (S.STAGING_IN, E.TRY_AGAIN): S.READY,
+    (S.STAGING_IN, E.BLOCK): S.BLOCKED,
+    (S.STAGING_IN, E.TAKE_BACK): S.READY,
+    (S.STAGING_IN, E.LOSE): S.READY,
+    (S.STAGING_IN, E.CANCEL): S.CANCELLED,
+    (S.RUNNING, E.DELIVER): S.STAGING_OUT,
+    (S.STAGING_OUT, E.FINISH): S.FINISHED,
+    (S.STAGING_OUT, E.FAIL): S.FAILED,
+    (S.STAGING_OUT, E.TRY_AGAIN): S.READY,
+    (S.STAGING_OUT, E.BLOCK): S.BLOCKED,
+    (S.STAGING_OUT, E.LOSE): S.READY,
+    (S.STAGING_OUT, E.CANCEL): S.CANCELLED,
     (S.RUNNING, E.FINISH): S.FINISHED,
     (S.RUNNING, E.FAIL): S.FAILED,
     (S.RUNNING, E.TRY_AGAIN): S.READY,
@@ -137,16 +163,26 @@ class Stage(StrEnum):
     """Before it is tried: what a rule asks about first, or what others have just met again."""
     LAUNCH = "launch"
     """A worker could not begin it."""
+    STAGE_IN = "stage-in"
+    """A file that it reads could not be brought."""
     RUN = "run"
     """Its command ended so, or was ended."""
+    STAGE_OUT = "stage-out"
+    """A file that it left could not be delivered. It is kept at its worker, and delivered from there."""
+    REGISTER = "register"
+    """A file that it left, and that was delivered, could not be registered: its name is taken."""
 
 
 RESUMES = {
     Stage.ADMISSION: S.READY,
     Stage.LAUNCH: S.READY,
+    Stage.STAGE_IN: S.READY,
     Stage.RUN: S.READY,
+    Stage.STAGE_OUT: S.STAGING_OUT,
+    Stage.REGISTER: S.STAGING_OUT,
 }
-"""BLOCKED on UNBLOCK, by the stage in which the task met its fault: each of these is begun anew, by any worker."""
+"""BLOCKED on UNBLOCK, by the stage in which the task met its fault. READY: it is begun anew, by any worker. STAGING_OUT: the worker
+that keeps what it left goes on with that; if that worker is not there, the task is READY as well."""
 
 TERMINAL = frozenset({S.FINISHED, S.FAILED, S.CANCELLED})
 

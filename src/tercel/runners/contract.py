@@ -40,6 +40,12 @@ class Launch(msgspec.Struct, frozen=True, array_like=True):
     """The values that `call` and the function name, by key: the bytes themselves, or the path of a file with them."""
     env: dict[str, str] = {}
     """Variables of its lane, as long as that is open: which GPUs are its own, say."""
+    links: list[tuple[str, str]] = []
+    """Files that it finds in its directory: (path of a file in the cache, its name there)."""
+    gathers: list[tuple[str, str]] = []
+    """What is taken out of its directory when it has ended: (pattern, after which end: `finished`, `failed`, `always`)."""
+    gather_dir: str = ""
+    """Where to: a directory on the sandbox's file system, which is made if anything is found."""
 
 
 class Listener(Protocol):

@@ -29,6 +29,7 @@ only to workers whose Hello says that they know it.
 import msgspec
 
 from tercel.core.conditions import Verdict
+from tercel.core.files import Location
 from tercel.core.model import Call, Needs, Program
 from tercel.core.presence import Facts, WorkerInfo, WorkerState
 from tercel.core.presence import Held as Held
@@ -47,6 +48,8 @@ LOOK = "look"
 """In Hello.knows: Look."""
 SCATTERED = "scattered"
 """In Hello.knows: Scattered."""
+FILES = "files"
+"""In Hello.knows: it brings and delivers files."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -62,7 +65,7 @@ class Hello(_Message, frozen=True):
     info: WorkerInfo
     held: list[Held]
     knows: tuple[str, ...] = ()
-    """What it understands beyond its protocol's first version: LOOK, SCATTERED."""
+    """What it understands beyond its protocol's first version: LOOK, SCATTERED, FILES."""
 
 
 class Presence(_Message, frozen=True):
@@ -125,6 +128,42 @@ class Probed(_Message, frozen=True):
 class Seen(_Message, frozen=True):
     number: int
     found: Found
+
+
+class Stages(_Message, frozen=True):
+    """Attempts whose inputs are being brought, or whose outputs are being delivered; said of those that take a moment."""
+
+    bringing: list[int]
+    delivering: list[int]
+
+
+class Locate(_Message, frozen=True):
+    """Ask where files of the catalogue are; answered by Located, of this number."""
+
+    number: int
+    names: list[str]
+
+
+class Book(_Message, frozen=True):
+    """Ask when a transfer from or to each of these endpoints may begin; answered by Booked, of this number."""
+
+    number: int
+    endpoints: list[str]
+
+
+class Marked(_Message, frozen=True):
+    """A replica had other bytes than it should, or none."""
+
+    name: str
+    url: str
+    why: str
+
+
+class Removed(_Message, frozen=True):
+    """What an Undo named is gone."""
+
+    job: int
+    task: int
 
 
 class Bye(_Message, frozen=True):
@@ -235,6 +274,38 @@ class Piece(_Message, frozen=True):
     """Why there is no such value, if there is none."""
 
 
+class Located(_Message, frozen=True):
+    number: int
+    files: list[Location]
+
+
+class Booked(_Message, frozen=True):
+    """In so many seconds all of them have a place for it; each is taken."""
+
+    number: int
+    wait_s: float
+
+
+class Park(_Message, frozen=True):
+    """The answer to a report whose files cannot be registered for now: keep it, and report again when told to Resume."""
+
+    attempts: list[int]
+
+
+class Resume(_Message, frozen=True):
+    """What kept these attempts from being delivered or registered has passed: go on."""
+
+    attempts: list[int]
+
+
+class Undo(_Message, frozen=True):
+    """Before the task that is offered next is begun: remove what earlier attempts had delivered. Answered by Removed."""
+
+    job: int
+    task: int
+    urls: list[str]
+
+
 class Ping(_Message, frozen=True):
     pass
 
@@ -251,6 +322,11 @@ FromWorker = (
     | Fetch
     | Probed
     | Seen
+    | Stages
+    | Locate
+    | Book
+    | Marked
+    | Removed
     | Bye
 )
 FromManager = (
@@ -268,6 +344,11 @@ FromManager = (
     | Piece
     | Probe
     | Look
+    | Located
+    | Booked
+    | Park
+    | Resume
+    | Undo
     | Ping
 )
 
