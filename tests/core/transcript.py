@@ -16,6 +16,9 @@ each event a round is played, its changes are committed, and the invariants are 
     > w1 is draining | cleaning | available · w1 is unhealthy: why · w1 is well
     > w1 reports 1.0a exit 0 | exit 1 | signal 9 | timeout | refused: why | interrupted | cancelled   [after 2s] [errno=ENOSPC]
     > w1 reports 1.0a exceeded memory 3 | exceeded disk 9
+    > w1 brings 1.0a · w1 delivers 1.0a · lfn:x is taken | free
+    > w1 reports 1.0a exit 0 made=lfn:x,sftp://store/y · w1 reports 1.0a unstaged stage-out down sftp://store/y [kept] [after 2s]
+    > w1 removed 1.0
     > submit 1 tasks=0-9 [cpus=1 mem=0 priority=1000 retries=0], and all that `wording.spec_of` reads
     > cancel 1.0-3 · retry 1.0-3 · retry all 1 · hold 1.0-3 · release 1 · revise 1 priority=0 cpus=2 mem=4
     > rollback 1.0-3 · rollback only 1.0-3
@@ -42,13 +45,17 @@ from tercel.core.changes import (
     Change,
     Concluded,
     ConditionSet,
+    FileRegistered,
+    FileRemoved,
     JobAdded,
     JobEnded,
     JobResumed,
     JobRevised,
     LeaseClosed,
     Leased,
+    LeftRemoved,
     LiveJob,
+    MadeUndone,
     Noted,
     QueueRemoved,
     QueueSet,
@@ -69,13 +76,16 @@ from tercel.core.effects import (
     Ended,
     JobDone,
     Offered,
+    Parked,
     Probe,
     Progressed,
     Recalled,
+    Resumed,
     Revised,
     Welcomed,
 )
 from tercel.core.explain import why_blocked, why_paused, why_ready, why_under_way, why_waiting
+from tercel.core.files import Hitch, Made, Trouble
 from tercel.core.intervals import IntervalSet
 from tercel.core.invariants import violations
 from tercel.core.ledger import Job
@@ -92,6 +102,7 @@ from .wording import (
     edges_of,
     info_of,
     kept_of,
+    made_of,
     needs_of,
     options_of,
     queue_of,
@@ -110,6 +121,7 @@ ENDS = {
     "refused": End.REFUSED,
     "interrupted": End.INTERRUPTED,
     "cancelled": End.CANCELLED,
+    "unstaged": End.UNSTAGED,
 }
 
 
@@ -122,9 +134,12 @@ class Stage:
         self._attempts: dict[str, int] = {}
         self._leases: dict[int, str] = {}
         self._probes: dict[str, int] = {}
+        self.taken: set[str] = set()
+        """Names of other files."""
 
     def play(self, event: str) -> list[str]:
         """What an event leads to, line by line."""
+        self.machine.taken = lambda name, _: "job 9's" if name in self.taken else ""
         self._happen(event)
         self.machine.tick(self.now)
         self.machine.round()
@@ -146,6 +161,14 @@ class Stage:
                 self._join(name, rest)
             case [name, "reports", attempt, *rest]:
                 self._report(name, attempt, rest)
+            case [name, "brings" | "delivers" as what, *attempts]:
+                numbers = self._numbers(attempts)
+                moving = (numbers, []) if what == "brings" else ([], numbers)
+                self.machine.on_stages(name, *moving, self.now)
+            case [file, "is", "taken" | "free" as how]:
+                (self.taken.add if how == "taken" else self.taken.discard)(file)
+            case [_, "removed", task]:
+                self.machine.on_removed(*task_of(task))
             case [name, "starts", *attempts]:
                 self.machine.on_started(name, self._numbers(attempts), self.now)
             case [name, "returns", *attempts]:
@@ -309,12 +332,17 @@ class Stage:
                 attempt, how = part.split()
                 job, task = task_of(attempt)
                 number = self._attempts[attempt]
-                held.append(Held(job, task, number, started=how != "waiting", ended=how == "ended"))
+                held.append(
+                    Held(job, task, number, how != "waiting", ended=how == "ended", parked=how == "parked")
+                )
         info = info_of(name, options)
         self.machine.on_hello(name, f"pid {options.get('pid', '1')}", info, held, self.now)
 
     def _report(self, name: str, attempt: str, rest: list[str]) -> None:
         wall_s, errno = 2.0, ""
+        files: tuple[Made, ...] = ()
+        if rest[-1].startswith("made="):
+            files = tuple(made_of(name) for name in rest.pop().removeprefix("made=").split(","))
         if rest[-1].startswith("errno="):
             errno = rest.pop().removeprefix("errno=")
         if rest[-2:-1] == ["after"]:
@@ -330,8 +358,19 @@ class Stage:
         note = " ".join(rest[1:]) if how in ("refused", "interrupted") else ""
         what, used = (rest[1], int(rest[2])) if how == "exceeded" else ("", 0)
         note = f"used {used}" if what else note
+        hitch = None
+        if how == "unstaged":
+            where, trouble, url, *kept = rest[1:]
+            why = f"{url} is {trouble}"
+            hitch = Hitch(states.Stage(where), Trouble(trouble), url, why, kept=bool(kept))
         times = (self.now - wall_s, wall_s, 0.0)
-        report = Report(job, task, number, ENDS[how], code, *times, used, note, exceeded=what, errno=errno)
+        report = Report(
+            *(job, task, number, ENDS[how], code, *times, used, note),
+            exceeded=what,
+            errno=errno,
+            files=files,
+            hitch=hitch,
+        )
         self.machine.on_reports(name, [report], self.now)
 
     def _numbers(self, attempts: Iterable[str]) -> list[int]:
@@ -391,6 +430,14 @@ class Stage:
                 return f"{job}.{self._ranges(ranges)} waits for no condition"
             case SwitchSet(switch):
                 return f"switch {switch.name} {'off' if switch.off else 'on'}"
+            case FileRegistered(file, urls):
+                return f"file {file.name} by {self._names[file.attempt]} at {' '.join(urls)}"
+            case FileRemoved(name):
+                return f"file {name} removed"
+            case MadeUndone(job, ranges):
+                return f"what {job}.{self._ranges(ranges)} made is undone"
+            case LeftRemoved(job, task):
+                return f"nothing is left of {job}.{task}"
             case Noted():
                 return ""
             case Reopened(job, ranges):
@@ -409,6 +456,10 @@ class Stage:
                 return f"offer {leases[0].worker} {' '.join(map(self._attempts_of, leases))}"
             case Acknowledged(worker, attempts):
                 return f"ack {worker} {self._tell(attempts)}"
+            case Parked(worker, attempts):
+                return f"park at {worker} {self._tell(attempts)}"
+            case Resumed(worker, attempts):
+                return f"go on at {worker} {self._tell(attempts)}"
             case Recalled(worker, attempts):
                 return f"take back from {worker} {self._tell(attempts)}"
             case Ended(worker, attempts):

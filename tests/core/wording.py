@@ -5,6 +5,7 @@ submit 2 tasks=0-3%2 cpus=1 mem=0 priority=1000 owner=bob queue=lab flow=1 hold=
          edges=1>0,2>0,3>7.0-4                                        task 1 needs task 0, 3 needs tasks of job 7
          requires=a,b where=worker.mem>=4 rank=worker.cpus gpus=1 limit=60s resources=licence.matlab:2
          block=exit:75>tcp:licence:1@site;every_10s_for_1h,start>time:22:00@manager
+         in=https://store/x out=sftp://store/
          growth=1.5 on_failure=run|stop max_fails=1 retries=2 backoff=10s retry_on=75:5:30s,9:0:0s
 """
 
@@ -13,6 +14,7 @@ import msgspec
 from tercel.core.blocking import parse_rule
 from tercel.core.changes import Edge
 from tercel.core.commands import parse_array
+from tercel.core.files import Input, Made, Output
 from tercel.core.intervals import Range
 from tercel.core.model import (
     After,
@@ -60,6 +62,13 @@ def task_of(name: str) -> tuple[int, int]:
     return int(job), int(task)
 
 
+def made_of(name: str) -> Made:
+    """Kept at the manager, of one with a name."""
+    return (
+        Made("x", f"tercel:of-{name}", 1, "d", name) if name.startswith("lfn:") else Made("x", name, 1, "d")
+    )
+
+
 def range_text(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first}-{last}"
 
@@ -100,6 +109,8 @@ def spec_of(options: dict[str, str]) -> JobSpec:
         cwd=options.get("cwd", ""),
         block_on=tuple(_block_rule(text) for text in _parts(options, "block")),
         on_failure=OnFailure(options.get("on_failure", "skip")),
+        inputs=tuple(Input(source=source) for source in _parts(options, "in")),
+        outputs=tuple(Output(name="*", to=(to,)) for to in _parts(options, "out")),
     )
 
 

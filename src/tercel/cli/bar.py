@@ -37,6 +37,8 @@ class Bar:
     def draw(self, counts: Counts, note: str = "") -> None:
         """`note`: what some wait for."""
         others = [f"{counts.running:,} running"]
+        if moving := counts.staging_in + counts.staging_out:
+            others.append(f"{moving:,} moving files")
         if counts.blocked:
             others.append(f"[magenta]{escape(note) or f'{counts.blocked:,} blocked'}[/magenta]")
         if counts.failed:

@@ -5,7 +5,7 @@ import time
 
 from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen
-from tercel.cli.words import count, duration, plain, ranges, short
+from tercel.cli.words import count, duration, plain, ranges, short, under_way
 from tercel.core.errors import TercelError
 from tercel.core.intervals import IntervalSet
 from tercel.sdk.client import AsyncClient
@@ -91,8 +91,7 @@ class Blockage:
 
 def is_held_up(counts: Counts) -> bool:
     """What is left is held, or waits for something."""
-    under_way = counts.ready + counts.offered + counts.running + counts.blocked
-    return bool(counts.paused) and not under_way
+    return bool(counts.paused) and not (counts.ready + under_way(counts) + counts.blocked)
 
 
 def sentence(condition: ConditionView, now: float) -> str:

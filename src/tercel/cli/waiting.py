@@ -9,7 +9,7 @@ from tercel.cli.codes import OK, TASK_FAILED
 from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import Chosen, each_task, existing
-from tercel.cli.words import plain
+from tercel.cli.words import plain, under_way
 from tercel.core.errors import TercelError
 from tercel.core.intervals import IntervalSet
 from tercel.core.states import TaskState
@@ -79,7 +79,7 @@ async def say_why_nothing_runs(client: AsyncClient, screen: Screen, jobs: Iterab
     try:
         for job in list(dict.fromkeys(jobs))[:MOST_EXPLAINED]:
             counts = (await client.job(job)).counts
-            if counts.ready and not counts.running and not counts.offered:
+            if counts.ready and not under_way(counts):
                 screen.note(f"job {job}: {(await client.explain(str(job))).summary}")
     except TercelError:
         return  # watching says what is wrong with the manager

@@ -62,7 +62,11 @@ def cpus(number: float) -> str:
 
 def total(counts: Counts) -> int:
     resting = counts.waiting + counts.paused + counts.blocked + counts.ready
-    return resting + counts.offered + counts.running + ended(counts)
+    return resting + under_way(counts) + ended(counts)
+
+
+def under_way(counts: Counts) -> int:
+    return counts.offered + counts.staging_in + counts.running + counts.staging_out
 
 
 def ended(counts: Counts) -> int:
@@ -77,7 +81,9 @@ def states(counts: Counts) -> str:
         "blocked": counts.blocked,
         "ready": counts.ready,
         "offered": counts.offered,
+        "staging in": counts.staging_in,
         "running": counts.running,
+        "staging out": counts.staging_out,
         "finished": counts.finished,
         "failed": counts.failed,
         "cancelled": counts.cancelled,

@@ -46,7 +46,7 @@ def blame_of(outcome: Outcome) -> Blame | None:
     match report.end:
         case End.EXITED:
             return Blame.TASK if report.code else None
-        case End.SIGNALLED | End.TIMED_OUT | End.EXCEEDED:
+        case End.SIGNALLED | End.TIMED_OUT | End.EXCEEDED | End.UNSTAGED:
             return Blame.TASK
         case End.REFUSED:
             return Blame.NODE

@@ -21,8 +21,10 @@ from tercel.core.effects import Progressed
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.policies import Policy, parse_policy
-from tercel.core.states import RESUMES, Stage, TaskEvent, TaskState, next_state
+from tercel.core.states import Stage, TaskEvent, TaskState, next_state, rests_as
 
+NOT_BEFORE_MOST_S = 3600.0
+"""However long a tester, or who turned a task away, asks not to be asked."""
 NOTE_MOST = 500
 """Characters of what is told of a test."""
 
@@ -126,7 +128,7 @@ class Blocked(Books):
             self._join(condition, job, tasks, stage)
         else:
             job.blocked.difference_update(tasks)
-            job.rests_in(RESUMES[stage]).update(tasks)
+            job.rests_in(rests_as(stage)).update(tasks)
             self.changes.append(TasksUnblocked(job.id, tuple(tasks.ranges())))
 
     # -- coming -------------------------------------------------------------------------------------------
@@ -209,6 +211,7 @@ class Blocked(Books):
             known.row = msgspec.structs.replace(known.row, opened_at=now, tests=0)
         if known.id not in self.conditions:  # it is new, or remembered
             pause_s = 0.0 if at_once else min(self.pause_s(known), known.policy.patience_s)
+            pause_s = max(pause_s, min(fault.not_before_s, NOT_BEFORE_MOST_S))
             self._set(known, next_test_at=now + pause_s, closed_at=None, closed="")
             self._open(known)
         return known

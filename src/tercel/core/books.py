@@ -5,7 +5,7 @@ lease together, and notes what must become durable. Which event calls for which 
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from tercel.core import graph
 from tercel.core.accounts import Accounts, Settings
 from tercel.core.changes import Change, JobEnded, LeaseClosed, Leased, LiveJob, Loaded
 from tercel.core.dispatch import Dispatcher
-from tercel.core.effects import Effect, JobDone, Offered, Progressed
+from tercel.core.effects import Effect, Ended, JobDone, Offered, Progressed, Resumed
 from tercel.core.filling import cost_of
 from tercel.core.flights import Flight, LeaseBook
 from tercel.core.inputs import Inputs
@@ -23,8 +23,8 @@ from tercel.core.model import Lease, Needs
 from tercel.core.ready import ReadyQueue
 from tercel.core.saving import stop_saving
 from tercel.core.shares import ADVANCE_MOST_S, Queue
-from tercel.core.states import TaskEvent, TaskState, next_state
-from tercel.core.throttles import StartThrottle
+from tercel.core.states import Stage, TaskEvent, TaskState, next_state
+from tercel.core.throttles import StartThrottle, Throttle
 from tercel.core.workers import Worker
 
 EPOCH_BITS = 32
@@ -48,6 +48,8 @@ class Books(Accounts):
         self.switches = {row.name: row for row in loaded.switches}
         """What people turned off."""
         self.throttle = StartThrottle(settings.rates)
+        self._transfers: Throttle[str] = Throttle(settings.rates.transfers)
+        """By endpoint."""
         self._dispatcher = Dispatcher(self.workers, self.ready, self._clock, self, self.throttle)
         self._next_attempt = loaded.epoch << EPOCH_BITS
         self._deadlines: list[tuple[float, str]] = []
@@ -108,6 +110,7 @@ class Books(Accounts):
             job.blocked.update(IntervalSet(ranges))
         job.failures = dict(live.failures)
         job.edges = live.edges
+        job.left = IntervalSet((task, task) for task in sorted(live.left))
         return job
 
     def _enter(self, job: Job) -> None:
@@ -157,6 +160,8 @@ class Books(Accounts):
 
     def issue(self, job: Job, worker: Worker, tasks: list[Range]) -> None:
         """Give tasks of a job that were ready to a worker: one lease per run of task numbers."""
+        if job.strays:
+            tasks = self._without_parked(job, tasks)
         charge = cost_of(job) * self._clock.worth
         timed = job.mean_wall_s is None or job.mean_wall_s > ADVANCE_MOST_S
         leases: list[Lease] = []
@@ -176,7 +181,38 @@ class Books(Accounts):
         count = self._next_attempt - before
         job.due += charge * count
         self.throttle.take(worker.info.node, count, self._clock.now)
-        self.effects.append(Offered(leases))
+        if leases:
+            self.effects.append(Offered(leases))
+
+    # -- attempts that have run, and wait to deliver what they left ------------------------------------------
+
+    def _without_parked(self, job: Job, tasks: list[Range]) -> list[Range]:
+        """Those of which nothing is kept at a worker that is there; the others go on at theirs."""
+        going = [
+            stray
+            for first, last in tasks
+            for task in range(first, last + 1)
+            if (stray := parked_at_hand(job, task)) is not None
+        ]
+        if not going:
+            return tasks
+        rest = IntervalSet(tasks)
+        for stray in going:
+            rest.discard(stray.task)
+            self._resume(stray)
+        return rest.ranges()
+
+    def _resume(self, stray: Flight) -> None:
+        """It goes on where it was kept, as the attempt that counts. Its task rests in no set any more."""
+        worker = stray.worker
+        self._promote(stray, worker)
+        stray.moving, stray.running_since = Stage.STAGE_OUT, self._clock.now
+        stray.job.running += 1
+        last = self.effects[-1] if self.effects else None
+        if isinstance(last, Resumed) and last.worker == worker.id:
+            last.attempts.append(stray.attempt)
+        else:
+            self.effects.append(Resumed(worker.id, [stray.attempt]))
 
     def _requeue(self, flight: Flight, event: TaskEvent, again: bool = False) -> None:
         """An attempt that will not be reported (`again`: was): its task is ready again. It is off its worker already."""
@@ -203,6 +239,7 @@ class Books(Accounts):
         """A stray is the attempt that counts again."""
         self._forget_stray(stray)
         stray.worker, stray.running_since, stray.gave_way_at, stray.outdone = worker, None, None, False
+        stray.moving, stray.parked = None, False
         stray.job.flights[stray.task] = stray
         worker.board(stray)
 
@@ -216,13 +253,25 @@ class Books(Accounts):
         del job.flights[flight.task]
         self._close(flight, again=True)
 
+    def _land(self, flight: Flight, again: bool) -> None:
+        """The attempt that counted is over. `again` as of `_close`."""
+        del flight.job.flights[flight.task]
+        if flight.running_since is not None:
+            flight.job.running -= 1
+        self._close(flight, again)
+
+    @staticmethod
+    def _outdo_strays(job: Job, task: int) -> None:
+        for stray in job.strays.get(task, ()):
+            stray.outdone = True
+
     def _stray(self, flight: Flight, release: bool = True) -> None:
         if release:
             flight.worker.release(flight)
         if flight.running_since is not None:
             flight.job.running -= 1
             flight.running_since = None
-        flight.recalled = False
+        flight.recalled, flight.moving = False, None
         flight.job.strays.setdefault(flight.task, []).append(flight)
         self._strays[flight.attempt] = flight
         self._stop_time(flight)  # nobody pays for what may not run any more
@@ -247,8 +296,18 @@ class Books(Accounts):
 
     def _conclude_strays(self, job: Job, task: int, again: bool) -> None:
         for stray in job.strays.pop(task, ()):
+            if stray.parked and stray.worker.online:
+                self._end_later(stray)  # nobody will tell it to go on
             self._no_stray(stray)
             self._close(stray, again)
+
+    def _end_later(self, flight: Flight) -> None:
+        """One message per worker and batch: between two, a lane could begin what the second one ends."""
+        last = self.effects[-1] if self.effects else None
+        if isinstance(last, Ended) and last.worker == flight.worker.id:
+            last.attempts.append(flight.attempt)
+        else:
+            self.effects.append(Ended(flight.worker.id, [flight.attempt]))
 
     def _close(self, flight: Flight, again: bool) -> None:
         """An attempt is concluded; its lease is closed with the last one.
@@ -275,6 +334,10 @@ class Books(Accounts):
                 for task in tasks.intersection(IntervalSet([(row.first, row.last)])):
                     book.cut.append(row.id + task - row.first)
                     self._cut[book] = None
+
+    def book_transfers(self, endpoints: Iterable[str], now: float) -> float:
+        """In how many seconds a file may be moved that burdens all of these. Each has a slot of it taken."""
+        return max((self._transfers.book(endpoint, now) - now for endpoint in endpoints), default=0.0)
 
     # -- jobs ---------------------------------------------------------------------------------------------
 
@@ -371,3 +434,11 @@ class Books(Accounts):
     def _set_deadline(self, worker: Worker, at: float) -> None:
         worker.lost_at = at
         heapq.heappush(self._deadlines, (at, worker.id))
+
+
+def parked_at_hand(job: Job, task: int) -> Flight | None:
+    """The attempt of a task that has run, and what it left is kept at a worker that is there."""
+    for stray in job.strays.get(task, ()):
+        if stray.parked and stray.worker.online:
+            return stray
+    return None

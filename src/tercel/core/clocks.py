@@ -19,6 +19,7 @@ class Clocks(Recovery):
         self._clock.move(by_s)
         self.throttle.move(by_s)
         self._releases.move(by_s)
+        self._transfers.move(by_s)
         for stray in self._strays.values():
             if stray.gave_way_at is not None:
                 stray.gave_way_at += by_s

@@ -105,6 +105,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     policy: str = ""
     context: tuple[str, ...] = ()
     """What is known of it, gathered on the way up: for people."""
+    not_before_s: float = 0.0
+    """It asked to be left alone for so long."""
 
     def key(self, owner: str) -> "Key":
         """Of the condition that an owner's tasks with this fault wait for."""

@@ -31,6 +31,20 @@ class Acknowledged(msgspec.Struct, frozen=True):
     attempts: list[int]
 
 
+class Parked(msgspec.Struct, frozen=True):
+    """What these attempts left cannot be registered for now: the worker keeps their reports, until it is told to go on."""
+
+    worker: str
+    attempts: list[int]
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """The worker goes on with delivering, or registering, what these attempts left."""
+
+    worker: str
+    attempts: list[int]
+
+
 class Recalled(msgspec.Struct, frozen=True):
     """Ask a worker for tasks it has not started."""
 
@@ -86,5 +100,16 @@ class JobDone(msgspec.Struct, frozen=True):
 
 
 Effect = (
-    Welcomed | Offered | Acknowledged | Recalled | Ended | Drained | Revised | Probe | Progressed | JobDone
+    Welcomed
+    | Offered
+    | Acknowledged
+    | Parked
+    | Resumed
+    | Recalled
+    | Ended
+    | Drained
+    | Revised
+    | Probe
+    | Progressed
+    | JobDone
 )

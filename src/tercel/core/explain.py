@@ -14,7 +14,7 @@ from tercel.core.machine import Machine
 from tercel.core.model import AfterKind
 from tercel.core.presence import Reservation, WorkerState
 from tercel.core.sizes import duration, size
-from tercel.core.states import TaskState
+from tercel.core.states import Stage, TaskState
 from tercel.core.waiting import grown_bytes
 from tercel.core.workers import Worker
 
@@ -283,6 +283,11 @@ def why_under_way(flight: Flight, now: float) -> str:
         left = max(0.0, (worker.lost_at or now) - now)
         doing = "was offered to" if flight.state is TaskState.OFFERED else "ran on"
         return f"{doing} {where}, which is away; others get it in {left:.0f} s unless that worker returns"
+    if flight.moving is not None:
+        doing = (
+            "brings the files that it reads" if flight.moving is Stage.STAGE_IN else "delivers what it left"
+        )
+        return f"is at {where}, which {doing}"
     if flight.running_since is not None:
         return f"runs on {where} since {now - flight.running_since:.0f} s"
     return f"is at {where}, about to start or waiting there for a slot"

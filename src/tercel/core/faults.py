@@ -4,8 +4,9 @@ Rules that people write (see blocking) come first; these need none. While anothe
 only that worker's: nobody waits for it.
 """
 
-from tercel.core.blocking import DEFAULT_POLICY
+from tercel.core.blocking import DEFAULT_POLICIES, DEFAULT_POLICY, PATIENT_POLICY
 from tercel.core.conditions import Fault, Place
+from tercel.core.files import Hitch, Trouble, directory_of, endpoint_of, is_name
 from tercel.core.model import JobSpec
 from tercel.core.presence import WorkerInfo
 from tercel.core.reports import End, Report
@@ -19,6 +20,9 @@ NO_ROOM = frozenset({"ENOSPC", "EDQUOT", "EROFS"})
 """The worker's own cannot be written."""
 NO_PROCESS = frozenset({"EAGAIN", "ENOMEM", "EMFILE", "ENFILE"})
 """Nothing more can be started there."""
+NETWORKED = frozenset({"http", "https", "sftp", "ssh", "ftp"})
+"""Their URLs name a host."""
+PASSING = frozenset({Trouble.DOWN, Trouble.UNKNOWN_HOST, Trouble.BUSY, Trouble.FULL, Trouble.DENIED})
 
 
 def fault_at_worker(spec: JobSpec, report: Report, worker: str, info: WorkerInfo) -> Fault | None:
@@ -44,3 +48,48 @@ def fault_at_worker(spec: JobSpec, report: Report, worker: str, info: WorkerInfo
         policy=DEFAULT_POLICY,
         context=context,
     )
+
+
+def fault_of_hitch(hitch: Hitch, worker: str, info: WorkerInfo) -> Fault | None:
+    """What must be there again before a file can be moved or registered; None: waiting would not help.
+
+    What a worker says names no tester: it is of a kind that is chosen here, and asked where its files are moved.
+    """
+    tester, place, policy = _sought(hitch)
+    if not tester:
+        return None
+    return Fault(
+        stage=hitch.stage,
+        tester=tester,
+        place=place,
+        where={Place.SITE: info.site, Place.WORKER: worker}.get(place, ""),
+        policy=policy,
+        context=(hitch.note,),
+        not_before_s=hitch.not_before_s,
+    )
+
+
+def _sought(hitch: Hitch) -> tuple[str, Place, str]:
+    """(tester, where it is asked, how often)."""
+    trouble, url = hitch.trouble, hitch.url
+    if hitch.stage is Stage.REGISTER:
+        return f"unused:{url}", Place.MANAGER, DEFAULT_POLICY
+    if is_name(url):  # it is in no catalogue yet, or nowhere else
+        made = trouble in (Trouble.MISSING, Trouble.CORRUPT)
+        return (f"made:{url}" if made else ""), Place.MANAGER, PATIENT_POLICY
+    scheme, _, host = endpoint_of(url).partition("://")
+    named = scheme in NETWORKED and bool(host)
+    if trouble is Trouble.DOWN and named:
+        return f"tcp:{host}", Place.SITE, DEFAULT_POLICY
+    if trouble is Trouble.UNKNOWN_HOST and named:
+        return f"dns:{host.rpartition(':')[0]}", Place.SITE, DEFAULT_POLICY
+    if trouble is Trouble.BUSY and scheme in ("http", "https"):
+        return f"{scheme}://{host}/<500", Place.SITE, DEFAULT_POLICY
+    waits = trouble in PASSING or (trouble is Trouble.CORRUPT and hitch.stage is Stage.STAGE_OUT)
+    if not waits:
+        return "", Place.SITE, ""
+    policy = DEFAULT_POLICIES["ssh-auth"] if trouble is Trouble.DENIED else DEFAULT_POLICY
+    if hitch.stage is Stage.STAGE_OUT:
+        return f"put:{directory_of(url)}", Place.SITE, policy
+    # Of a page the directory may be none that can be read.
+    return f"get:{url if scheme in ('http', 'https') else directory_of(url)}", Place.SITE, policy

@@ -171,3 +171,10 @@ def endpoint_of(url: str) -> str:
     if port is not None and host and not re.search(r":[0-9]+$", host):
         host = f"{host}:{port}"
     return f"{scheme}://{host}"
+
+
+def directory_of(url: str) -> str:
+    """Without its last part, and without what is asked of it."""
+    bare = re.split(r"[?#]", url, maxsplit=1)[0]
+    head, _, _ = bare.rpartition("/")
+    return f"{head}/" if "//" in head and not head.endswith("//") else bare

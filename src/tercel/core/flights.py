@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import Lease, Needs
-from tercel.core.states import TaskState
+from tercel.core.states import Stage, TaskState
 
 if TYPE_CHECKING:
     from tercel.core.ledger import Job
@@ -63,7 +63,9 @@ class Flight:
         "gave_way_at",
         "job",
         "lease",
+        "moving",
         "outdone",
+        "parked",
         "recalled",
         "running_since",
         "task",
@@ -78,6 +80,10 @@ class Flight:
         self.lease = lease
         self.running_since: float | None = None
         """None: offered, not known to run."""
+        self.moving: Stage | None = None
+        """STAGE_IN or STAGE_OUT, while its worker is known to bring or deliver its files."""
+        self.parked = False
+        """A stray that has run: what it left is kept at its worker, which goes on with that when it is told to."""
         self.recalled = False
         """Asked back; it comes back or is reported."""
         self.ending = False
@@ -89,4 +95,8 @@ class Flight:
 
     @property
     def state(self) -> TaskState:
-        return TaskState.OFFERED if self.running_since is None else TaskState.RUNNING
+        if self.moving is Stage.STAGE_OUT:
+            return TaskState.STAGING_OUT
+        if self.running_since is not None:
+            return TaskState.RUNNING
+        return TaskState.OFFERED if self.moving is None else TaskState.STAGING_IN

@@ -9,15 +9,16 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from tercel.core.booking import Booking
+from tercel.core.books import parked_at_hand
 from tercel.core.changes import AttemptLost
 from tercel.core.demands import told_by
-from tercel.core.effects import Drained, Progressed, Welcomed
+from tercel.core.effects import Drained, Progressed, Resumed, Welcomed
 from tercel.core.flights import Flight
 from tercel.core.ledger import Job
 from tercel.core.model import Needs
 from tercel.core.presence import Facts, Held, WorkerInfo, WorkerState
 from tercel.core.reports import Blame, End, Outcome, Report
-from tercel.core.states import TaskEvent, TaskState, next_state
+from tercel.core.states import Stage, TaskEvent, TaskState, next_state
 from tercel.core.workers import Worker
 
 WAS_CLEANING = "was cleaning up; it is expected back"
@@ -58,6 +59,7 @@ class Joining(Booking):
         drop = [h.attempt for h in holds.values() if not self._still_wanted(worker, h, now)]
         self._hellos += 1
         self.effects.append(Welcomed(id, drop, self._hellos))
+        self._resume_all(worker, [h for h in held if h.parked])
         if worker.draining:
             self.effects.append(Drained(id))  # it may have missed the first
         self._dispatcher.worker_changed(worker)
@@ -65,6 +67,8 @@ class Joining(Booking):
 
     def _still_wanted(self, worker: Worker, held: Held, now: float) -> bool:
         """Whether the worker should go on with an attempt it says it holds."""
+        if held.parked and held.attempt not in worker.flights:
+            return self._stays_parked(worker, held)
         flight = worker.flights.get(held.attempt) or self._reclaim(worker, held, now)
         if held.ended:
             return True  # its report follows and is judged when it comes
@@ -76,6 +80,39 @@ class Joining(Booking):
         elif held.started:
             self._mark_running(flight, now)
         return not flight.ending
+
+    def _stays_parked(self, worker: Worker, held: Held) -> bool:
+        """Whether what an attempt left is to be kept: not if its task has ended, or is in hands that do it anew."""
+        job = self.jobs.get(held.job)
+        stray = self._find_stray(job, held.task, held.attempt, worker.id)
+        if job is None or stray is None:
+            return False
+        current = job.flights.get(held.task)
+        if current is not None and current.worker.online:
+            return False
+        stray.parked = True
+        return True
+
+    def _resume_all(self, worker: Worker, parked: Iterable[Held]) -> None:
+        """Those of which the task waits for nothing any more, or that were told so on a link that is gone."""
+        for held in parked:
+            job = self.jobs.get(held.job)
+            flight = worker.flights.get(held.attempt)
+            if flight is not None and not flight.ending:
+                flight.moving = Stage.STAGE_OUT
+                self.effects.append(Resumed(worker.id, [held.attempt]))
+            elif job is not None and held.task in job.ready and job.cap_room > 0:
+                self._resume_ready(job, held.task)
+
+    def _resume_ready(self, job: Job, task: int) -> bool:
+        """Whether a ready task goes on at the worker that keeps what it left."""
+        stray = parked_at_hand(job, task)
+        if stray is None or job.cap_room <= 0:
+            return False
+        job.ready.discard(task)
+        self._resume(stray)
+        self.settle(job)
+        return True
 
     def _reclaim(self, worker: Worker, held: Held, now: float) -> Flight | None:
         """An attempt given up as lost is back: take it up again unless the task is in better hands.
@@ -129,9 +166,23 @@ class Joining(Booking):
         for key in gone:
             cached.pop(key, None)
 
+    def on_stages(self, id: str, bringing: Iterable[int], delivering: Iterable[int], now: float) -> None:
+        """It brings the files of some attempts, and delivers what others left."""
+        flights = self.workers[id].flights
+        for stage, attempts in ((Stage.STAGE_IN, bringing), (Stage.STAGE_OUT, delivering)):
+            event = TaskEvent.STAGE if stage is Stage.STAGE_IN else TaskEvent.DELIVER
+            for attempt in attempts:
+                flight = flights.get(attempt)
+                if flight is None or flight.ending or next_state(flight.state, event) is None:
+                    continue
+                if stage is Stage.STAGE_OUT and flight.running_since is None:
+                    self._mark_running(flight, now)
+                flight.moving = stage
+                self.effects.append(Progressed(flight.job.id, [], []))
+
     def _mark_running(self, flight: Flight, now: float) -> None:
         if next_state(flight.state, TaskEvent.START) is TaskState.RUNNING:
-            flight.running_since = now
+            flight.running_since, flight.moving = now, None
             flight.recalled = False
             flight.job.running += 1
 

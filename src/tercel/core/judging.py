@@ -9,17 +9,16 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tercel.core.adopting import Adopting
 from tercel.core.blocking import fault_of, rule_for, seen_by, trigger_of
 from tercel.core.books import EPOCH_BITS
 from tercel.core.changes import AttemptLost, AttemptSpent, Concluded, Noted
 from tercel.core.conditions import Place
-from tercel.core.effects import Ended
 from tercel.core.faults import fault_at_worker
 from tercel.core.flights import Flight
 from tercel.core.ledger import Job
 from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, BlockRule, JobSpec
 from tercel.core.naming import Named
+from tercel.core.registering import Registering
 from tercel.core.reports import Blame, End, Outcome, Report
 from tercel.core.states import TaskEvent, TaskState, next_state
 from tercel.core.workers import Worker
@@ -37,7 +36,7 @@ MAX_GROWTHS = 10
 """Of one task: what needs ever more memory has a fault."""
 
 
-class Judging(Adopting):
+class Judging(Registering):
     def _judge(
         self, worker: Worker, flight: Flight, report: Report, now: float, known: Mapping[int, BlockRule]
     ) -> bool:
@@ -49,6 +48,8 @@ class Judging(Adopting):
             return False
         if report.end is End.EXCEEDED and _outgrew(job, flight, report):
             self._take_outgrown(worker, flight, report, now)
+            return False
+        if report.hitch is not None and self._take_hitched(worker, flight, report, report.hitch, now):
             return False
         if job.row.spec.block_on:
             rule = rule_for(job.row.spec, report, known.get(report.attempt))
@@ -64,6 +65,9 @@ class Judging(Adopting):
             return False
         if not fine and self._is_workers_fault(worker, flight, report, now):
             self._take_off(flight, again=True)
+            return False
+        if report.files and (hitch := self._unregistrable(report, event)) is not None:
+            self._take_hitched(worker, flight, report, hitch, now)
             return False
         before = job.state_of(task)
         after = next_state(before, event) if before is not None else None
@@ -86,6 +90,8 @@ class Judging(Adopting):
                 told.pop(task, None)
         if job.out:
             self._came_through(job, task, now)
+        if report.files:
+            self._register(job, report, now)
         self.changes.append(Concluded(outcome))
         return True
 
@@ -238,26 +244,6 @@ class Judging(Adopting):
             self._outdo_strays(job, task)
         elif job.strays:
             self._conclude_strays(job, task, again)
-
-    def _land(self, flight: Flight, again: bool) -> None:
-        """The attempt that counted is over. `again` as of `_close`."""
-        del flight.job.flights[flight.task]
-        if flight.running_since is not None:
-            flight.job.running -= 1
-        self._close(flight, again)
-
-    @staticmethod
-    def _outdo_strays(job: Job, task: int) -> None:
-        for stray in job.strays.get(task, ()):
-            stray.outdone = True
-
-    def _end_later(self, flight: Flight) -> None:
-        """One message per worker and batch: between two, a lane could begin what the second one ends."""
-        last = self.effects[-1] if self.effects else None
-        if isinstance(last, Ended) and last.worker == flight.worker.id:
-            last.attempts.append(flight.attempt)
-        else:
-            self.effects.append(Ended(flight.worker.id, [flight.attempt]))
 
 
 def _outgrew(job: Job, flight: Flight, report: Report) -> bool:

@@ -60,6 +60,7 @@ class Job:
         "interruptions",
         "kind",
         "last_blocked",
+        "left",
         "long_s",
         "mean_wall_s",
         "most_fails",
@@ -121,6 +122,8 @@ class Job:
         """What its tasks have named by what they printed, by place and worker. Of this life of the manager."""
         self.borrowed = IntervalSet()
         """Those that wait, or waited last, for what others have named: they had met something else."""
+        self.left = IntervalSet()
+        """Tasks of which something that earlier attempts had delivered is to be removed before they are run again."""
         self.flights: dict[int, Flight] = {}
         self.running = 0
         """How many of `flights` are known to run."""

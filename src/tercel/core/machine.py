@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from tercel.core.changes import Edge, QueueRemoved, QueueSet, SwitchSet
 from tercel.core.conditions import SwitchRow
-from tercel.core.effects import Acknowledged, Progressed
+from tercel.core.effects import Acknowledged, Parked, Progressed
 from tercel.core.flights import Flight
 from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet
@@ -142,7 +142,7 @@ class Machine(Judging):
                 if report.out is not None or report.err is not None:
                     ended.spoke.append(flight.task)
         self._keep_postponed()
-        self.effects.append(Acknowledged(id, [report.attempt for report in reports]))
+        self._acknowledge(id, reports)
         for id_, told in news.items():
             self._book_successes(worker, touched[id_], told.ended, now)
         if worker.conduct.accused:
@@ -158,6 +158,16 @@ class Machine(Judging):
             if job.id in news and job.minds_ends:
                 self._after_ends(job, IntervalSet((task, task) for task in news[job.id].ended), now)
         self._dispatcher.worker_changed(worker)
+
+    def _acknowledge(self, id: str, reports: Sequence[Report]) -> None:
+        """All but those that are to be kept where they came from."""
+        parked, self._parked = self._parked, []
+        attempts = [report.attempt for report in reports]
+        if parked:
+            kept = set(parked)
+            attempts = [attempt for attempt in attempts if attempt not in kept]
+            self.effects.append(Parked(id, parked))
+        self.effects.append(Acknowledged(id, attempts))
 
     def _claim(self, worker: Worker, job: Job | None, report: Report) -> Flight | None:
         """The flight a report speaks of, taken off its worker; None if the report is of no consequence."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tercel.core.accounts import Settings
-from tercel.core.blocked import NOTE_MOST, Condition
+from tercel.core.blocked import NOT_BEFORE_MOST_S, NOTE_MOST, Condition
 from tercel.core.blocking import policy_of, trigger_of
 from tercel.core.changes import Loaded
 from tercel.core.conditions import (
@@ -33,8 +33,6 @@ from tercel.core.waves import Waves
 from tercel.core.workers import Worker
 
 TEST_LIMIT_S, TEST_LIMIT_MOST_S = 10.0, 60.0
-NOT_BEFORE_MOST_S = 3600.0
-"""However long a tester asks not to be asked."""
 ANSWER_GRACE_S = 30.0
 """A probe that is not answered so long after its limit is asked of another."""
 

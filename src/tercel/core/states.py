@@ -184,6 +184,13 @@ RESUMES = {
 """BLOCKED on UNBLOCK, by the stage in which the task met its fault. READY: it is begun anew, by any worker. STAGING_OUT: the worker
 that keeps what it left goes on with that; if that worker is not there, the task is READY as well."""
 
+
+def rests_as(stage: Stage) -> TaskState:
+    """What a task that is let go is at first, and stays if nobody keeps what it left."""
+    after = RESUMES[stage]
+    return S.READY if after is S.STAGING_OUT else after
+
+
 TERMINAL = frozenset({S.FINISHED, S.FAILED, S.CANCELLED})
 
 

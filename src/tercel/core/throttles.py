@@ -6,6 +6,7 @@ next one when the first of those is old enough.
     starts      tasks given to workers, in all
     launches    tasks given to the workers of one node
     releases    tasks that one condition lets go
+    transfers   files that begin to be brought from, or delivered to, one endpoint
 """
 
 import re
@@ -44,6 +45,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     starts: Rate = Rate()
     launches: Rate = Rate()
     releases: Rate = Rate()
+    transfers: Rate = Rate()
 
 
 def parse_rates(texts: Iterable[str]) -> Rates:
@@ -87,10 +89,7 @@ class Throttle(Generic[KeyT]):
     def take(self, key: KeyT, count: int, now: float) -> None:
         """So many go."""
         if self.rate.most and count:
-            if len(self._granted) >= self._swept_at:
-                for old in list(self._granted):
-                    self._recent(old, now)
-                self._swept_at = max(SWEPT_AT, 2 * len(self._granted))
+            self._sweep(now)
             self._granted.setdefault(key, deque()).append((now, count))
 
     def give_back(self, key: KeyT, count: int) -> None:
@@ -112,6 +111,26 @@ class Throttle(Generic[KeyT]):
         if self.room(key, now) > 0:
             return now
         return self._granted[key][0][0] + self.rate.window_s
+
+    def book(self, key: KeyT, now: float) -> float:
+        """Take the next free slot for one more, and say when that is. Whoever asks next has a later one."""
+        if not self.rate.most:
+            return now
+        at, room = now, self.rate.most
+        for granted_at, count in reversed([*self._recent(key, now)]):
+            at, room = max(at, granted_at), room - count
+            if room <= 0:
+                at = max(at, granted_at + self.rate.window_s)
+                break
+        self._sweep(now)
+        self._granted.setdefault(key, deque()).append((at, 1))
+        return at
+
+    def _sweep(self, now: float) -> None:
+        if len(self._granted) >= self._swept_at:
+            for old in list(self._granted):
+                self._recent(old, now)
+            self._swept_at = max(SWEPT_AT, 2 * len(self._granted))
 
     def _recent(self, key: KeyT, now: float) -> Iterable[tuple[float, int]]:
         granted = self._granted.get(key)

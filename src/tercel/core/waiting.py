@@ -14,7 +14,7 @@ import msgspec
 from tercel.core import graph
 from tercel.core.accounts import Settings
 from tercel.core.blocked import Blocked
-from tercel.core.changes import JobRevised, Loaded, Noted, Reopened, SpanConcluded
+from tercel.core.changes import JobRevised, Loaded, MadeUndone, Noted, Reopened, SpanConcluded
 from tercel.core.conditions import Postponed
 from tercel.core.effects import Progressed, Revised
 from tercel.core.intervals import IntervalSet, Range
@@ -296,6 +296,9 @@ class Waiting(Blocked):
             members.difference_update(tasks)
         job.ready.update(tasks)
         self.changes.append(Reopened(job.id, tuple(tasks.ranges())))
+        if job.row.spec.outputs:
+            self.changes.append(MadeUndone(job.id, tuple(tasks.ranges())))
+            job.left.update(tasks)
         self.effects.append(Progressed(job.id, [], []))
         if job.held.intersection(tasks):
             job.held.difference_update(tasks)

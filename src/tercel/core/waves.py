@@ -22,7 +22,7 @@ from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.reports import End
 from tercel.core.sizes import duration
-from tercel.core.states import RESUMES, Stage, TaskState
+from tercel.core.states import RESUMES, Stage, TaskState, rests_as
 from tercel.core.throttles import Throttle
 from tercel.core.undoing import Undoing
 from tercel.core.waiting import members_among, named
@@ -132,10 +132,12 @@ class Waves(Undoing):
         self, condition: Condition, job: Job, met: list[tuple[Stage, IntervalSet]], why: str, now: float
     ) -> None:
         """Each in the state that is right for the stage in which it met the fault."""
-        tasks = IntervalSet()
+        tasks, kept = IntervalSet(), IntervalSet()
         for stage, some in met:
-            job.rests_in(RESUMES[stage]).update(some)
+            job.rests_in(rests_as(stage)).update(some)
             tasks.update(some)
+            if RESUMES[stage] is TaskState.STAGING_OUT:
+                kept.update(some)
         self._forgive_job(job)
         job.out.setdefault(condition, IntervalSet()).update(tasks)
         condition.out[job.id] = job
@@ -144,6 +146,8 @@ class Waves(Undoing):
         )
         self._tell_progress(job)
         self._wait_again(job, tasks, now)
+        for task in kept.intersection(job.ready):
+            self._resume_ready(job, task)
 
     def _meet_fault(self, job: Job, task: int, fault: Fault, wall_s: float, now: float) -> Condition:
         """A ready task has been tried, and met something outside that is broken. Returns what it waits for."""

@@ -41,17 +41,26 @@ PAGE_OUTPUT_BYTES = 4 * 2**20
 def counts(row: JobRow, job: Job | None) -> Counts:
     if job is None:
         return Counts(finished=row.finished, failed=row.failed, cancelled=row.cancelled)
+    bringing, delivering = _moving(job) if job.row.spec.inputs or job.row.spec.outputs else (0, 0)
     return Counts(
         waiting=len(job.waiting),
         paused=len(job.paused),
         blocked=len(job.blocked),
         ready=len(job.ready),
-        offered=len(job.flights) - job.running,
-        running=job.running,
+        offered=len(job.flights) - job.running - bringing,
+        staging_in=bringing,
+        running=job.running - delivering,
+        staging_out=delivering,
         finished=len(job.finished),
         failed=len(job.failed),
         cancelled=len(job.cancelled),
     )
+
+
+def _moving(job: Job) -> tuple[int, int]:
+    """How many of its tasks have files brought, and delivered."""
+    states = [flight.state for flight in job.flights.values() if flight.moving is not None]
+    return states.count(TaskState.STAGING_IN), states.count(TaskState.STAGING_OUT)
 
 
 def job_view(manager: Manager, row: JobRow, *, listed: bool = False) -> JobView:

@@ -34,7 +34,7 @@ async def _why(client: AsyncClient, jobs: Sequence[int]) -> str:
     waiting = 0
     for job in jobs:
         counts = (await client.job(job)).counts
-        if counts.running or counts.offered:
+        if counts.running or counts.offered or counts.staging_in or counts.staging_out:
             return ""
         if (counts.ready or counts.blocked) and not waiting:
             waiting = job

@@ -134,7 +134,11 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Until something outside is mended: see GET /conditions."""
     ready: int = 0
     offered: int = 0
+    staging_in: int = 0
+    """Their worker brings the files that they read."""
     running: int = 0
+    staging_out: int = 0
+    """They have run, and their worker delivers the files that they left."""
     finished: int = 0
     failed: int = 0
     cancelled: int = 0

@@ -1,8 +1,9 @@
 """The worker's side of the protocol, pure: what it holds, what it owes, what it may forget.
 
     offered -> queue --launches()--> lane --on_ended()--> owed --on_ack()--> forgotten, or cleaned up after (see cleaning)
-      |          ^ \\--on_take_back(), on_cancel(), drain(), pause(), set_capacity()--> returned
-      +-> staging, while values that it refers to are fetched
+      |          ^ \\                       \\--> what it left is delivered first (see parcels)
+      |          |  \\--on_take_back(), on_cancel(), drain(), pause(), set_capacity()--> returned
+      +-> staging, while values that it refers to, and files that it reads, are fetched
 
 A lane is a place where one attempt runs at a time, with the resources of that attempt. Attempts of a job whose
 tasks are short are put into a lane ahead of time, so that its spawner never waits for a round trip; such an
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tercel.core.errors import PeerError
+from tercel.core.files import Hitch, Made
 from tercel.core.model import Needs
 from tercel.core.presence import Held
 from tercel.core.reports import End, Report
@@ -27,6 +29,7 @@ from tercel.worker.cleaning import Cleanup, cleans_after
 from tercel.worker.debts import Debts
 from tercel.worker.held import Attempt, Job, Lane
 from tercel.worker.lanes import Lanes
+from tercel.worker.parcels import Parcels, delivers, unstaged
 from tercel.worker.staging import Place, Staging
 
 
@@ -34,9 +37,17 @@ class Agent:
     """Events come in as method calls; what to launch, kill, send comes out as return values."""
 
     def __init__(
-        self, capacity: Needs, indices: Mapping[str, tuple[str, ...]] = {}, cache_bytes: int = 2**30
+        self,
+        capacity: Needs,
+        indices: Mapping[str, tuple[str, ...]] = {},
+        cache_bytes: int = 2**30,
+        outgoing: str = "",
     ) -> None:
-        """What it gives to tasks when nothing else needs the node; the names of pieces by resource; room for values."""
+        """What it gives to tasks when nothing else needs the node; the names of pieces by resource; room for values.
+
+        `outgoing`: the directory in which attempts leave what is to be delivered, each in one of its own.
+        """
+        self._outgoing = outgoing
         self._whole = capacity
         self.draining = False
         self.paused = False
@@ -48,6 +59,10 @@ class Agent:
         self._staging: dict[int, Attempt] = {}
         """They wait for values, and nobody waits for them."""
         self._values = Staging(cache_bytes)
+        self._unbrought: dict[int, Attempt] = {}
+        """Those of the staging ones that want files."""
+        self._new_wants: list[Attempt] = []
+        self.parcels = Parcels()
         self.lanes = Lanes(capacity, indices)
         self._cleanups: dict[int, Cleanup] = {}
         """That are not done, by the attempt that they clean up after."""
@@ -91,8 +106,8 @@ class Agent:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs and nothing waits to run, or to be cleaned up."""
-        return not self._held and not self._cleanups
+        """Whether nothing runs and nothing waits to run, to be delivered or to be cleaned up. What is parked waits for others."""
+        return not self._held and not self._cleanups and not self.parcels.delivering
 
     @property
     def owed(self) -> dict[int, Report]:
@@ -115,12 +130,17 @@ class Agent:
             for h in self._held.values()
             if h.wanted
         ]
+        here += self.parcels.held(self.owed) if self.parcels else []
         return here + [Held(r.job, r.task, r.attempt, True, True) for r in self.owed.values()]
 
-    def restore(self, reports: Iterable[Report]) -> None:
-        """Reports found in the spool of an earlier process."""
+    def restore(self, reports: Iterable[Report], parked: Iterable[Report] = ()) -> None:
+        """Reports found in the spool of an earlier process; and those of attempts that had not delivered what they left."""
         for report in reports:
             self._debts.add(report)
+        for report in parked:
+            owed = self.owed.get(report.attempt)
+            if owed is None or (owed.hitch is not None and owed.hitch.kept):
+                self.parcels.park(report)
 
     # -- from the manager ---------------------------------------------------------------------------------
 
@@ -175,7 +195,11 @@ class Agent:
     def _hold(self, held: Attempt) -> None:
         held.job.held += 1
         self._held[held.attempt] = held
-        if not held.keys or self._values.need(held.attempt, held.keys):
+        wants = bool(held.job.program.inputs)
+        if wants:
+            self._unbrought[held.attempt] = held
+            self._new_wants.append(held)
+        if (not held.keys or self._values.need(held.attempt, held.keys)) and not wants:
             self._queue.append(held)
         else:
             self._staging[held.attempt] = held
@@ -197,7 +221,11 @@ class Agent:
 
         Saying so frees what was booked for them.
         """
-        return [attempt for attempt in attempts if attempt not in self._held and attempt not in self.owed]
+        return [
+            attempt
+            for attempt in attempts
+            if attempt not in self._held and attempt not in self.owed and attempt not in self.parcels
+        ]
 
     def _recall(self, attempts: list[int]) -> list[int]:
         """Returns those that are in a lane."""
@@ -254,6 +282,7 @@ class Agent:
 
     def _let_go(self, held: Attempt) -> None:
         del self._held[held.attempt]
+        self._unbrought.pop(held.attempt, None)
         if held.keys:
             self._values.release(held.attempt, held.keys)
         held.job.held -= 1
@@ -275,11 +304,67 @@ class Agent:
 
     def on_value(self, key: str, place: Place, size_bytes: int) -> None:
         for attempt in self._values.arrived(key, place, size_bytes):
-            self._queue.append(self._staging.pop(attempt))
+            if attempt not in self._unbrought:
+                self._queue.append(self._staging.pop(attempt))
 
     def on_value_gone(self, key: str) -> list[int]:
         """Returns the attempts that cannot run without it: see `fail_staging`."""
         return self._values.gone(key)
+
+    # -- files that they read, and that they left ----------------------------------------------------------
+
+    def wants(self) -> list[Attempt]:
+        """Attempts whose files are to be brought, each told once."""
+        wants, self._new_wants = self._new_wants, []
+        return [held for held in wants if held.attempt in self._unbrought]
+
+    def on_brought(self, attempt: int, links: list[tuple[str, str]]) -> bool:
+        """All files that it reads are here: (path in the cache, name in its sandbox). Whether anybody still wants that."""
+        held = self._unbrought.pop(attempt, None)
+        if held is None:
+            return False
+        held.links = links
+        if not self._values.lacks(attempt):
+            self._queue.append(self._staging.pop(attempt))
+        return True
+
+    def on_unbrought(self, attempt: int, hitch: Hitch, now: float) -> list[Report]:
+        """Some cannot be had. Returns the reports that are owed."""
+        held = self._unbrought.get(attempt)
+        if held is None:
+            return []
+        del self._staging[attempt]
+        self._let_go(held)
+        report = Report(held.job.id, held.task, attempt, End.UNSTAGED, 0, now, 0.0, 0.0, 0, hitch.note)
+        return self._owe(unstaged(report, hitch))
+
+    def on_delivered(self, attempt: int, files: tuple[Made, ...]) -> list[Report]:
+        return self._owe(self.parcels.delivered(attempt, files))
+
+    def on_undelivered(self, attempt: int, hitch: Hitch) -> list[Report]:
+        return self._owe(self.parcels.hitched(attempt, hitch))
+
+    def on_park(self, attempts: list[int]) -> None:
+        """Their reports cannot be taken yet: they are reported again when the manager says so."""
+        for attempt in attempts:
+            if (report := self.owed.get(attempt)) is not None:
+                self._debts.forget([attempt])
+                self.parcels.park(report)
+
+    def drop_parcels(self, attempts: list[int], now: float, *, tell: bool) -> tuple[list[int], list[Report]]:
+        """Nobody wants what these left. Returns (whose files may go, the reports that are owed if somebody is to be told)."""
+        under_way, parked = self.parcels.drop(attempts)
+        gone = [report.attempt for report in under_way] + parked
+        owed: list[Report] = []
+        for report in under_way if tell else ():
+            owed += self._owe(msgspec.structs.replace(report, end=End.CANCELLED, code=0, started_at=now))
+        return gone, owed
+
+    def _owe(self, report: Report | None) -> list[Report]:
+        if report is None:
+            return []
+        self._debts.add(report)
+        return [report]
 
     def fail_staging(self, attempts: list[int], why: str, now: float, errno: str = "") -> list[Report]:
         """Those that are still held end; returns the reports that are owed."""
@@ -343,9 +428,12 @@ class Agent:
         head.lane = lane
         lane.attempts[head.attempt] = head
         job, inputs = head.job, self._values.inputs(head.keys)
-        return Launch(
-            lane.number, job.id, head.task, head.attempt, job.program, head.line, head.call, inputs, lane.env
-        )
+        ids = (lane.number, job.id, head.task, head.attempt)
+        if not job.program.inputs and not job.program.outputs:
+            return Launch(*ids, job.program, head.line, head.call, inputs, lane.env)
+        gathers = job.gathers(head.task, head.line) if job.program.outputs else []
+        where = f"{self._outgoing}/{head.attempt}" if gathers else ""
+        return Launch(*ids, job.program, head.line, head.call, inputs, lane.env, head.links, gathers, where)
 
     def on_started(self, attempts: list[int]) -> list[int]:
         """Returns those the manager should be told of."""
@@ -391,7 +479,9 @@ class Agent:
                 mean = held.job.mean_wall_s
                 held.job.mean_wall_s = report.wall_s if mean is None else mean + 0.2 * (report.wall_s - mean)
             self._let_go(held)
-            if held.wanted:
+            if held.wanted and held.job.program.outputs and delivers(report):
+                self.parcels.begin(report)
+            elif held.wanted:
                 self._debts.add(report)
                 owed.append(report)
         if back:

@@ -68,6 +68,7 @@ class Attempt:
         "keys",
         "lane",
         "line",
+        "links",
         "recalled",
         "task",
         "wanted",
@@ -81,6 +82,8 @@ class Attempt:
         self.line = line
         self.call = call
         self.keys = job.values(call)
+        self.links: list[tuple[str, str]] = []
+        """Files that it reads, once they are here: (path in the cache, name in its sandbox)."""
         self.lane: Lane | None = None
         self.wanted = True
         """False: the manager dropped it; its report goes nowhere."""

@@ -74,6 +74,10 @@ class Staging:
                 self._unpin(key)
         self._make_room()
 
+    def lacks(self, attempt: int) -> bool:
+        """Whether it waits for any."""
+        return attempt in self._missing
+
     def inputs(self, keys: Iterable[str]) -> dict[str, Place]:
         return {key: self._here[key] for key in keys}
 

@@ -105,7 +105,7 @@ def _row(job: JobView, now: float, blocked: bool) -> list[Cell]:
         counts.waiting + counts.paused,
         *([counts.blocked] if blocked else []),
         counts.ready + counts.offered,
-        counts.running,
+        counts.staging_in + counts.running + counts.staging_out,
         counts.finished,
         counts.failed,
         counts.cancelled,
