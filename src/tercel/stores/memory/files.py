@@ -68,7 +68,7 @@ class Files:
             if name in self.files
         ]
 
-    def from_name(self, prefix: str, pattern: str, after: str, limit: int) -> list[FileRow]:
+    def from_name(self, *, prefix: str, pattern: str, after: str, limit: int) -> list[FileRow]:
         matches = matcher(pattern)
         found = [
             row

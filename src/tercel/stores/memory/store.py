@@ -327,7 +327,9 @@ class MemoryStore(Store):
         self, *, prefix: str = "", pattern: str = "", after: str = "", limit: int
     ) -> list[FileRow]:
         with self._lock:
-            return self._books.catalogue.from_name(prefix, pattern, after, max(limit, 0))
+            return self._books.catalogue.from_name(
+                prefix=prefix, pattern=pattern, after=after, limit=max(limit, 0)
+            )
 
     def made_by(
         self, job: int, ranges: Sequence[Range], *, after: tuple[int, str] = (-1, ""), limit: int
