@@ -13,16 +13,20 @@ from tercel.core.changes import (
     Change,
     Concluded,
     ConditionSet,
+    FileRegistered,
     JobAdded,
     JobEnded,
     LiveJob,
     Noted,
     OutputKept,
+    ReplicaSet,
     TasksBlocked,
     ValueKept,
 )
 from tercel.core.conditions import ConditionRow, Fault, Place, Postponed
-from tercel.core.model import After, BlockRule, Call, Function, JobSpec
+from tercel.core.filenames import names_read, uploads_of
+from tercel.core.files import FileRow, Input, ReplicaRow
+from tercel.core.model import After, BlockRule, Call, Function, JobRow, JobSpec
 from tercel.core.reports import Blame, Outcome, Output
 from tercel.core.states import Stage
 from tercel.stores.contract import Store
@@ -38,12 +42,25 @@ from tercel.stores.snapshot.placing import (
 )
 from tercel.stores.snapshot.records import ConditionPart, JobPart, Restored
 from tercel.stores.snapshot.saving import Choice, save
-from tests.conformance.stores import BLOCKED, CANCELLED, FAILED, answers, cancelled, hand_over, job, outcome
+from tests.conformance.stores import (
+    BLOCKED,
+    CANCELLED,
+    FAILED,
+    answers,
+    cancelled,
+    file,
+    hand_over,
+    job,
+    outcome,
+)
 
 NOW = 5000.0
 VALUE = b"a value that calls share " * 100
 KEY = f"b{hashlib.sha256(VALUE).hexdigest()}"
 RULE = BlockRule(on="exit:75", tester="tcp:licence.lab:27000", at="manager", policy="every 2m for 12h")
+FIT = JobSpec(
+    argv=("fit",), array="0-9", retries=3, block_on=(RULE,), inputs=(Input(source="up:7f/run.root"),)
+)
 OPEN = ConditionRow(
     id=3,
     owner="ada",
@@ -59,7 +76,7 @@ OPEN = ConditionRow(
 
 def campaign() -> list[Change]:
     """Jobs of every kind, in the middle of their lives."""
-    fit = job(4, (0, 9), spec=JobSpec(argv=("fit",), array="0-9", retries=3, block_on=(RULE,)))
+    fit = job(4, (0, 9), spec=FIT)
     met = Fault(stage=Stage.LAUNCH, tester=RULE.tester, place=Place.MANAGER, policy=RULE.policy)
     held = msgspec.structs.replace(fit.job, held=((8, 9),), postponed=(Postponed(met, ((9, 9),)),))
     lines = job(5, (0, 2), key="k", lines=("echo a", "echo b", "echo c"), spec=JobSpec())
@@ -96,6 +113,11 @@ def campaign() -> list[Change]:
         TasksBlocked(4, ((2, 2),), 3, NOW - 60, Stage.RUN),
         TasksBlocked(4, ((3, 3),), 3, NOW - 60, Stage.LAUNCH),
         Noted(4, ((2, 3),), NOW - 60, "blocked", "exit:75"),
+        FileRegistered(file("lfn:fit/4/0", job=4, task=0, attempt=71), ("sftp://store/a", "tercel:x")),
+        FileRegistered(file("sftp://store/b c", job=4, task=4, attempt=72), ("sftp://store/b c",)),
+        FileRegistered(file("up:7f/run.root"), ("tercel:y",)),
+        ReplicaSet(ReplicaRow(name="up:7f/run.root", url="https://gone", bad="gone")),
+        FileRegistered(file("up:8a/run.root"), ("tercel:y",)),
         *[Concluded(outcome(task, attempt=90 + task, job=5, worker="n2")) for task in range(3)],
         JobEnded(5, NOW - 10, 3, 0, 0),
         Concluded(outcome(0, attempt=99, job=6, value=small)),
@@ -135,7 +157,7 @@ def restored_into(
         row = msgspec.structs.replace(placed_row(one.row, ids), flow=flows[one.row.flow])
         added.append(JobAdded(row, (), (), placing.edges.get(row.id, ())))
     opened = [ConditionSet(placed_condition(row, conditions[row.id], NOW, now)) for row in rows]
-    store.adopt(numbers, [*added, *opened], Restored("one", now, "ada", tuple(ids.items())))
+    store.adopt(numbers, [*added, *opened, *placing.files], Restored("one", now, "ada", tuple(ids.items())))
     return ids
 
 
@@ -155,9 +177,24 @@ def told(store: Store) -> dict[str, object]:
                 said[f"{row.id}.{task} output"] = [_left(store, end) for end in ends]
         live = store.live(row.id)
         assert live is not None
-        said[f"{row.id} live"] = msgspec.structs.replace(live, blocked=[])
+        said[f"{row.id} live"] = msgspec.structs.replace(live, blocked=[], left={})
+        del said[f"{row.id} left over"]  # who restores it has not delivered anything
+        said |= _files(store, row)
         said[f"{row.id} blocked"] = _awaited(store, live)
     return said
+
+
+def _files(store: Store, row: JobRow) -> dict[str, object]:
+    """What its tasks made, what was uploaded for it, and where that is; but for when anybody looked last."""
+    made = store.made_by(row.id, row.ranges, limit=1000)
+    uploads = uploads_of(names_read(row.spec))
+    uploaded = [file for upload in sorted(uploads) for file in store.files_from(prefix=upload, limit=1000)]
+    found = store.files(file.name for file in [*made, *uploaded])
+    places = [[place.url for place in one.replicas if not place.bad] for one in found]
+    return {
+        f"{row.id} files": [[_numberless(file) for file in made], [_numberless(file) for file in uploaded]],
+        f"{row.id} files are at": places,
+    }
 
 
 def _awaited(store: Store, live: LiveJob) -> list[object]:
@@ -182,6 +219,8 @@ def _left(store: Store, end: Outcome) -> list[list[bytes]]:
 def _numberless(value: object) -> object:
     if isinstance(value, Outcome):
         return msgspec.structs.replace(value, report=msgspec.structs.replace(value.report, attempt=0))
+    if isinstance(value, FileRow):
+        return msgspec.structs.replace(value, attempt=0, owner="")
     if isinstance(value, list):
         return [_numberless(one) for one in value]
     return value

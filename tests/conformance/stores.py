@@ -5,6 +5,7 @@ from typing import Protocol
 
 from tercel.core.changes import Change, Concluded, JobAdded, Loaded, SpanConcluded
 from tercel.core.conditions import ConditionRow, Place
+from tercel.core.files import FileRow
 from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, JobSpec, Lease, Role, Token
 from tercel.core.reports import Blame, End, Outcome, Output, Report
@@ -140,6 +141,40 @@ def condition(id: int, *, tests: int = 0, closed_at: float | None = None) -> Con
     )
 
 
+NAMES = (
+    "lfn:calib/2026",
+    "lfn:fit/1/a b",
+    "lfn:fit/µ",
+    "up:7f/run.root",
+    "up:7f/run2.root",
+    "up:8a/x",
+    "sftp://store/h",
+)
+DIGESTS = ("blake3:" + "a" * 64, "blake3:" + "b" * 64)
+URLS = ("sftp://store/a", "https://other/a", f"tercel:{DIGESTS[0]}")
+
+
+def file(
+    name: str = "lfn:calib/2026",
+    *,
+    digest: str = DIGESTS[0],
+    job: int = 0,
+    task: int = 0,
+    attempt: int = 0,
+    made_at: float = 150.5,
+) -> FileRow:
+    return FileRow(
+        name=name,
+        size_bytes=2**40,
+        digest=digest,
+        owner="ada",
+        made_at=made_at,
+        job=job,
+        task=task,
+        attempt=attempt,
+    )
+
+
 def answers(store: Store, attempts: int = 0) -> dict[str, object]:
     """What the store says to every question about all it knows (and output of attempts up to a number)."""
     told: dict[str, object] = {
@@ -151,6 +186,14 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
             for before, limit in ((None, 1000), (3, 1), (3, 0))
         ],
         "condition": [store.condition(id) for id in range(6)],
+        "files": store.files([*NAMES, "lfn:none", NAMES[0]]),
+        "pages of files": [
+            store.files_from(prefix=prefix, pattern=pattern, after=after, limit=limit)
+            for prefix, pattern in (("", ""), ("lfn:fit/", ""), ("", "*f*/?*"), ("up:", "*[!2].root"))
+            for after, limit in (("", 1000), ("", 1), ("lfn:fit/1/a b", 2), ("", 0))
+        ],
+        "names at": store.names_at([*URLS, "none"]),
+        "readers": [store.readers(name, limit=limit) for name in NAMES for limit in (100, 1)],
     }
     for row in store.jobs(owner=None, before=None, limit=1000):
         job, first, last = row.id, row.ranges[0][0], row.ranges[-1][1]
@@ -186,6 +229,12 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
             f"{job} half done": store.half_done(job, [(first, last - 2), (last - 1, last)]),
             f"{job} ended since": [store.ended_since(job, at) for at in (0.0, 15.0, 1e12)],
             f"{job} live": store.live(job),
+            f"{job} files": [
+                store.made_by(job, ranges, after=after, limit=limit)
+                for ranges in ([(first, last)], [(first + 1, last - 2), (last, last)])
+                for after, limit in (((-1, ""), 1000), ((first + 1, NAMES[2]), 2), ((-1, ""), 0))
+            ],
+            f"{job} left over": store.left_overs(job),
             f"{job} dependents": store.dependents(job),
         }
     for attempt in range(1, attempts + 1):

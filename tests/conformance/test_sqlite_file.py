@@ -34,6 +34,7 @@ from tercel.stores.sqlite import (
     chunks,
     cleaning_queries,
     conditions,
+    file_queries,
     notes,
     outcomes,
     queries,
@@ -378,7 +379,7 @@ SMALL = {
 
 STATEMENTS = [
     pytest.param(statement, id=f"{name} {number}")
-    for module in (queries, cleaning_queries)
+    for module in (queries, cleaning_queries, file_queries)
     for name, value in vars(module).items()
     if name.isupper() and name not in SMALL and not isinstance(value, int)
     for number, statement in enumerate([value] if isinstance(value, str) else value)

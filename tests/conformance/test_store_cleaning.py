@@ -11,17 +11,21 @@ from tercel.core.changes import (
     Change,
     Concluded,
     ConditionSet,
+    FileRegistered,
     JobAdded,
     JobEnded,
     JobResumed,
+    JobRevised,
     LeaseClosed,
     Leased,
+    MadeUndone,
     Noted,
     OutputKept,
     Reopened,
     TasksBlocked,
     ValueKept,
 )
+from tercel.core.files import Input
 from tercel.core.model import After, Call, Function, JobSpec
 from tercel.core.reports import Output
 from tercel.core.states import Stage
@@ -37,6 +41,7 @@ from tests.conformance.stores import (
     cancelled,
     concluded,
     condition,
+    file,
     hand_over,
     job,
     lease,
@@ -489,6 +494,11 @@ def test_nothing_of_a_removed_job_is_left_in_any_table(sqlite_store: KeptInSqlit
         *[ValueKept("ba", number, b"x", number == 2) for number in range(3)],
         job(4, (0, 0), calls=(Call(b"", ("ba",)),)),
         *[JobEnded(number, 10.0, 2, 0, 0) for number in (3, 4)],
+        FileRegistered(file("lfn:undone", job=2), ("sftp://store/undone",)),
+        MadeUndone(2, ((0, 0),)),
+        FileRegistered(file("sftp://store/made", job=2), ("sftp://store/made",)),
+        FileRegistered(file("up:7f/x"), ("tercel:x",)),
+        JobRevised(2, JobSpec(argv=("x",), inputs=(Input(source="up:7f/x"),)), ()),
     )
     assert kept.store.remove_jobs([4, 3, 2, 1], ended_before=NEW) == [4, 3, 2, 1]
     clean(kept.store, limit=50)

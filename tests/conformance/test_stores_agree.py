@@ -21,14 +21,21 @@ from tercel.core.changes import (
     Change,
     Concluded,
     ConditionSet,
+    FileRegistered,
+    FileRemoved,
     JobEnded,
     JobResumed,
+    JobRevised,
     LeaseClosed,
     Leased,
+    LeftRemoved,
+    MadeUndone,
     Noted,
     OutputKept,
     OutputsDropped,
     Reopened,
+    ReplicaRemoved,
+    ReplicaSet,
     ReservationRemoved,
     ReservationSet,
     SwitchSet,
@@ -40,6 +47,7 @@ from tercel.core.changes import (
     WorkerSet,
 )
 from tercel.core.conditions import SwitchRow
+from tercel.core.files import Input, ReplicaRow
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import After, Call, JobSpec
 from tercel.core.presence import Reservation, WorkerRow
@@ -49,14 +57,18 @@ from tercel.stores.contract import Cleaned
 from tests.conformance.stores import (
     BLOCKED,
     CANCELLED,
+    DIGESTS,
     FAILED,
     FINISHED,
     KEYS,
+    NAMES,
+    URLS,
     KeptInMemory,
     KeptInSqlite,
     answers,
     cancelled,
     condition,
+    file,
     job,
     lease,
     outcome,
@@ -69,6 +81,7 @@ class PlannedJob:
     id: int
     tasks: IntervalSet
     open: IntervalSet
+    spec: JobSpec
     ended: dict[TaskState, IntervalSet] = field(
         default_factory=lambda: {state: IntervalSet() for state in (FINISHED, FAILED, CANCELLED)}
     )
@@ -86,6 +99,10 @@ class Plan:
     """(job, task, attempt)"""
     lost: dict[tuple[int, int], int] = field(default_factory=dict)
     """By (job, task): the last attempt that was blocked."""
+    makers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By name: which task makes it, each time that it is made."""
+    files: dict[str, str] = field(default_factory=dict)
+    """By name: digests of those that are registered."""
 
     def attempt(self) -> int:
         self.attempts += 1
@@ -96,6 +113,10 @@ OUTPUTS = st.none() | st.builds(Output, st.just(9), st.just(4), st.binary(max_si
 WORKERS = st.sampled_from(["n1", "n2", "n3"])
 RANGES = st.sampled_from([((0, 0),), ((0, 6),), ((3, 12),), ((0, 2), (5, 5), (9, 14)), ((2, 2), (4, 4))])
 
+SOURCES = ("lfn:calib/2026", "lfn:fit/{task}", "up:7f/run.root", "up:7f/{task}", "up:8a/x", "https://x/y")
+INPUTS = st.lists(st.sampled_from(SOURCES), max_size=2, unique=True).map(
+    lambda sources: tuple(Input(source=source) for source in sources)
+)
 CONDITIONS = st.integers(1, 4)
 TIMES = st.sampled_from([10.5, 20.0, 30.25])
 SIZES = st.sampled_from([1, 1, 2, 5, 15, 20, 5000])
@@ -129,8 +150,17 @@ class StoresAgree(RuleBasedStateMachine):
         key=st.sampled_from(["", "", "k"]),
         owner=st.sampled_from(["ada", "bob"]),
         needs=st.integers(0, 5),
+        reads=INPUTS,
     )
-    def submit(self, ranges: tuple[tuple[int, int], ...], own: str, key: str, owner: str, needs: int) -> None:
+    def submit(
+        self,
+        ranges: tuple[tuple[int, int], ...],
+        own: str,
+        key: str,
+        owner: str,
+        needs: int,
+        reads: tuple[Input, ...],
+    ) -> None:
         tasks = IntervalSet(ranges)
         if own and not self.gaps:
             ranges = ((0, len(tasks) - 1),)
@@ -138,7 +168,7 @@ class StoresAgree(RuleBasedStateMachine):
         self.plan.submitted += 1
         number = self.plan.submitted
         after = tuple(After(job=planned.id) for planned in self.plan.jobs[needs : needs + 1])
-        spec = JobSpec(argv=("true",), after=after)
+        spec = JobSpec(argv=("true",), after=after, inputs=reads)
         lines = tuple(f"run {number} {task}" for task in tasks) if own == "lines" else ()
         calls = (
             tuple(Call(b"%d" % task, (f"t1.{task}", KEYS[1 - task % 2])) for task in tasks)
@@ -146,7 +176,7 @@ class StoresAgree(RuleBasedStateMachine):
             else ()
         )
         self.batch.append(job(number, *ranges, owner=owner, key=key, spec=spec, lines=lines, calls=calls))
-        self.plan.jobs.append(PlannedJob(number, tasks, tasks.copy()))
+        self.plan.jobs.append(PlannedJob(number, tasks, tasks.copy(), spec))
 
     @precondition(lambda self: any(job.open for job in self.plan.jobs))
     @rule(
@@ -311,6 +341,60 @@ class StoresAgree(RuleBasedStateMachine):
         told = tuple(IntervalSet((low, low + size - 1) for low, size in ranges).ranges())
         self.batch.append(Noted(planned.id, told, at, what, note))
 
+    @rule(
+        data=st.data(),
+        name=st.sampled_from(NAMES),
+        digest=st.sampled_from(DIGESTS),
+        urls=st.lists(st.sampled_from(URLS), max_size=2, unique=True),
+        at=TIMES,
+    )
+    def register(self, data: st.DataObject, name: str, digest: str, urls: list[str], at: float) -> None:
+        """As whoever registers has looked: of a name that is taken, only what has the same bytes."""
+        made = [
+            (planned.id, task)
+            for planned in self.plan.jobs
+            for task in planned.tasks
+            if not name.startswith("up:")
+        ]
+        job, task = data.draw(st.sampled_from([(0, 0), *made]))
+        job, task = self.plan.makers.setdefault(name, (job, task))
+        digest = self.plan.files.setdefault(name, digest)
+        row = file(name, digest=digest, job=job, task=task, attempt=1, made_at=at)
+        self.batch.append(FileRegistered(row, tuple(urls)))
+
+    @precondition(lambda self: self.plan.files)
+    @rule(data=st.data(), url=st.sampled_from(URLS), at=TIMES, bad=st.sampled_from(["", "gone"]))
+    def set_replica(self, data: st.DataObject, url: str, at: float, bad: str) -> None:
+        name = data.draw(st.sampled_from(sorted(self.plan.files)))
+        self.batch.append(ReplicaSet(ReplicaRow(name=name, url=url, verified_at=at, bad=bad)))
+
+    @precondition(lambda self: self.plan.files)
+    @rule(data=st.data(), url=st.sampled_from(URLS), whole=st.booleans())
+    def remove_file(self, data: st.DataObject, url: str, whole: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.plan.files)))
+        self.batch.append(FileRemoved(name) if whole else ReplicaRemoved(name, url))
+        if whole:
+            del self.plan.files[name]
+
+    @precondition(lambda self: self.plan.jobs)
+    @rule(data=st.data(), low=st.integers(0, 15), size=SIZES, removed=st.booleans())
+    def undo(self, data: st.DataObject, low: int, size: int, removed: bool) -> None:
+        planned = data.draw(st.sampled_from(self.plan.jobs))
+        ranges = ((low, low + size - 1), (low + size + 2, low + size + 2))
+        self.batch.append(MadeUndone(planned.id, ranges))
+        if removed:
+            self.batch.append(LeftRemoved(planned.id, low))
+        undone = IntervalSet(ranges)
+        for name, (maker, task) in self.plan.makers.items():
+            if maker == planned.id and task in undone:
+                self.plan.files.pop(name, None)
+
+    @precondition(lambda self: self.plan.jobs)
+    @rule(data=st.data(), reads=INPUTS)
+    def revise(self, data: st.DataObject, reads: tuple[Input, ...]) -> None:
+        planned = data.draw(st.sampled_from(self.plan.jobs))
+        self.batch.append(JobRevised(planned.id, msgspec.structs.replace(planned.spec, inputs=reads), ()))
+
     @rule(worker=WORKERS)
     def issue_lease(self, worker: str) -> None:
         number = self.plan.attempt()
@@ -425,6 +509,8 @@ class StoresAgree(RuleBasedStateMachine):
                     before=before, keep_values=keep_values, unnamed_before=unnamed_before, limit=limit
                 )
             assert (gone.conditions, gone.notes) == (told.conditions, told.notes)
+        there = {found.file.name for found in self.memory.store.files(NAMES)}
+        self.plan.files = {name: digest for name, digest in self.plan.files.items() if name in there}
         self.committed = copy.deepcopy(self.plan)
         later = self.memory.reopen()
         assert msgspec.structs.replace(later, epoch=0) == msgspec.structs.replace(earlier, epoch=0)
@@ -439,7 +525,7 @@ class StoresAgree(RuleBasedStateMachine):
             job: {
                 key: said
                 for key, said in told.items()
-                if key.startswith(name) and not key.endswith(("notes", "dependents"))
+                if key.startswith(name) and not key.endswith(("notes", "dependents", "files"))
             }
             for job, name in jobs.items()
         }
@@ -460,6 +546,14 @@ class StoresAgree(RuleBasedStateMachine):
         self.open_again()
 
     def compare(self) -> None:
+        store = self.memory.store
+        left = {
+            url
+            for planned in self.plan.jobs
+            for urls in store.left_overs(planned.id).values()
+            for url in urls
+        }
+        assert not left & store.names_at(URLS).keys(), "what is a replica would be removed"
         assert answers(self.sqlite.store, attempts=3) == answers(self.memory.store, attempts=3)
 
 

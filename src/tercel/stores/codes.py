@@ -19,9 +19,17 @@ END_CODES = {
     End.SKIPPED: 7,
     End.EXCEEDED: 8,
     End.BLOCKED: 9,
+    End.UNSTAGED: 10,
 }
 BLAME_CODES = {Blame.TASK: 1, Blame.WORKER: 2, Blame.NODE: 3, Blame.OUTSIDE: 4}
-STAGE_CODES = {Stage.ADMISSION: 1, Stage.LAUNCH: 2, Stage.RUN: 3}
+STAGE_CODES = {
+    Stage.ADMISSION: 1,
+    Stage.LAUNCH: 2,
+    Stage.RUN: 3,
+    Stage.STAGE_IN: 4,
+    Stage.STAGE_OUT: 5,
+    Stage.REGISTER: 6,
+}
 STATES = {code: state for state, code in STATE_CODES.items()}
 ENDS = {code: end for end, code in END_CODES.items()}
 BLAMES = {code: blame for blame, code in BLAME_CODES.items()}

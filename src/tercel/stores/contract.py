@@ -14,14 +14,16 @@ What is old is removed by `remove_jobs`, `clean` and `compact_history`. Each is 
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from fnmatch import translate
 from typing import Protocol
 
 import msgspec
 
 from tercel.core.changes import Change, LiveJob, Loaded, Noted, SpanConcluded
 from tercel.core.conditions import ConditionRow
-from tercel.core.intervals import Range
+from tercel.core.files import FileRow, ReplicaRow
+from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import Call, JobRow
 from tercel.core.reports import End, Outcome, Report
 from tercel.core.states import TaskState
@@ -40,6 +42,8 @@ class Cleaned(msgspec.Struct, frozen=True):
     """Pieces of uploaded values."""
     conditions: int = 0
     notes: int = 0
+    files: int = 0
+    """Of the catalogue."""
     freed_bytes: int = 0
     """By which the file becomes shorter."""
     more: bool = False
@@ -52,6 +56,7 @@ class Cleaned(msgspec.Struct, frozen=True):
             self.values + later.values,
             self.conditions + later.conditions,
             self.notes + later.notes,
+            self.files + later.files,
             self.freed_bytes + later.freed_bytes,
             later.more,
         )
@@ -73,6 +78,14 @@ class Old(msgspec.Struct, frozen=True):
     notes: int
     attempts: int
     """In the middle of long histories."""
+
+
+class Catalogued(msgspec.Struct, frozen=True):
+    """A file, and where its bytes are."""
+
+    file: FileRow
+    replicas: tuple[ReplicaRow, ...]
+    """By URL."""
 
 
 class Store(SnapshotStore, Protocol):
@@ -110,6 +123,10 @@ class Store(SnapshotStore, Protocol):
         An uploaded value goes with the last job that refers to it, unless it was put down as unnamed since `unnamed_before`:
         somebody was told that it is there, and has still to name it. Without a job it goes if it was put down before then.
         None of `keep_values` does.
+
+        Of the catalogue, what people named stays, with the number of the job that made it. What a client uploaded goes with the
+        last job that reads any file of that upload; without a job, if it was registered before `unnamed_before`. What is registered
+        under its URL alone goes with the job that made it.
         """
 
     def unnamed_values(self) -> list[str]:
@@ -221,6 +238,30 @@ class Store(SnapshotStore, Protocol):
     def value_pieces(self, key: str, first: int, last: int) -> list[bytes]:
         """The compressed pieces numbered first..last of an uploaded value, in order."""
 
+    # --- the catalogue
+
+    def files(self, names: Iterable[str]) -> list[Catalogued]:
+        """Those of these that are there, in this order, each once."""
+
+    def files_from(
+        self, *, prefix: str = "", pattern: str = "", after: str = "", limit: int
+    ) -> list[FileRow]:
+        """By name, behind `after`: those whose names begin so and match the pattern (`lfn:calib/*.tar`), if there is one."""
+
+    def made_by(
+        self, job: int, ranges: Sequence[Range], *, after: tuple[int, str] = (-1, ""), limit: int
+    ) -> list[FileRow]:
+        """What these tasks of a job made that is there, by task and name, behind (task, name). The job may be gone."""
+
+    def names_at(self, urls: Iterable[str]) -> dict[str, list[str]]:
+        """By URL: the files that have a replica there. Of those that nothing refers to, nothing."""
+
+    def readers(self, name: str, *, limit: int) -> list[int]:
+        """Jobs whose tasks read this file, or may, by a source with holes: the newest first."""
+
+    def left_overs(self, job: int) -> dict[int, list[str]]:
+        """By task, ended or not: what MadeUndone noted and LeftRemoved did not take back."""
+
 
 def unattempted(span: SpanConcluded, task: int) -> Outcome:
     """The terminal record of a task that ended without an attempt: every store tells it alike."""
@@ -282,3 +323,19 @@ def needed_by(live: LiveJob) -> set[int]:
     needed = {after.job for after in live.job.spec.after} | {edge[1] for edge in live.edges}
     needed.discard(live.job.id)
     return needed
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a name matches a pattern of the shell's kind, all of it, whatever is in it; an empty one is matched by all."""
+    if not pattern:
+        return lambda _: True
+    match = re.compile(translate(pattern)).match
+    return lambda name: match(name) is not None
+
+
+def unfinished_only(left: dict[int, list[str]], *ended: Sequence[Range]) -> dict[int, list[str]]:
+    """What is left of tasks that have not ended (see LiveJob.left)."""
+    if not left:
+        return left
+    over = IntervalSet(one for ranges in ended for one in ranges)
+    return {task: urls for task, urls in left.items() if task not in over}

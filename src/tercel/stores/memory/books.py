@@ -12,19 +12,25 @@ from tercel.core.changes import (
     Concluded,
     ConditionSet,
     Edge,
+    FileRegistered,
+    FileRemoved,
     JobAdded,
     JobEnded,
     JobResumed,
     JobRevised,
     LeaseClosed,
     Leased,
+    LeftRemoved,
     LiveJob,
+    MadeUndone,
     Noted,
     OutputKept,
     OutputsDropped,
     QueueRemoved,
     QueueSet,
     Reopened,
+    ReplicaRemoved,
+    ReplicaSet,
     ReservationRemoved,
     ReservationSet,
     SpanConcluded,
@@ -41,6 +47,8 @@ from tercel.core.model import Call, JobRow, Lease, QueueRow, Token
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
+from tercel.stores.contract import unfinished_only
+from tercel.stores.memory.files import Files
 from tercel.stores.memory.tasks import Tasks
 
 
@@ -62,6 +70,7 @@ class Books:
         self.segments: defaultdict[tuple[int, str], dict[int, bytes]] = defaultdict(dict)
         self.tokens: dict[str, Token] = {}
         self.conditions: dict[int, ConditionRow] = {}
+        self.catalogue = Files()
         self.leaving: dict[int, JobRow] = {}
         """Jobs that were removed and have left something behind."""
         self.unnamed: dict[str, int] = {}
@@ -71,15 +80,20 @@ class Books:
 
     def live(self, job: JobRow) -> LiveJob:
         tasks = self.tasks[job.id]
+        finished, failed, cancelled = (
+            tasks.ended(state).ranges()
+            for state in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)
+        )
         return LiveJob(
             job=job,
-            finished=tasks.ended(TaskState.FINISHED).ranges(),
-            failed=tasks.ended(TaskState.FAILED).ranges(),
-            cancelled=tasks.ended(TaskState.CANCELLED).ranges(),
+            finished=finished,
+            failed=failed,
+            cancelled=cancelled,
             failures=tasks.failures(),
             skipped=tasks.skipped().ranges(),
             edges=list(self.edges.get(job.id, ())),
             blocked=[(*key, tasks.blocked[key].ranges()) for key in sorted(tasks.blocked)],
+            left=unfinished_only(self.catalogue.left_of(job.id), finished, failed, cancelled),
         )
 
     def apply(self, change: Change) -> None:
@@ -153,6 +167,15 @@ class Books:
                 self.values[key][number] = (data, last)
                 if number == 0:
                     self.unnamed.pop(key, None)
+            case (
+                FileRegistered()
+                | FileRemoved()
+                | ReplicaSet()
+                | ReplicaRemoved()
+                | MadeUndone()
+                | LeftRemoved()
+            ):
+                self.catalogue.apply(change)
             case TokenAdded(token):
                 self.tokens[token.id] = token
             case TokenRevoked(token_id):
@@ -178,11 +201,11 @@ class Books:
 
 
 def _kept(outcome: Outcome) -> Outcome:
-    """Without what only said where the attempt's task is to go."""
+    """Without what only said where the attempt's task is to go, and what is in the catalogue."""
     report = outcome.report
-    if not (report.matched or report.errno or report.said or report.seen):
+    if not (report.matched or report.errno or report.said or report.seen or report.files or report.hitch):
         return outcome
-    report = msgspec.structs.replace(report, matched=(), errno="", said="", seen=())
+    report = msgspec.structs.replace(report, matched=(), errno="", said="", seen=(), files=(), hitch=None)
     return msgspec.structs.replace(outcome, report=report)
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from tercel.core.changes import Noted
+from tercel.core.filenames import names_read, upload_of, uploads_of
+from tercel.core.files import UPLOADED, is_name
 from tercel.core.model import JobRow
 from tercel.stores.contract import LEFT_OUT, Cleaned, Compacted, Old, needed_by, values_named
 from tercel.stores.memory.books import Books
@@ -47,7 +49,8 @@ def clean(books: Books, before: float, keep_values: Collection[str], unnamed_bef
     old = books.unnamed.keys() - stay
     for key in old:
         del books.unnamed[key]
-    return cleaned + Cleaned(values=_drop_values(books, old, stay)) + _forget_old(books, before)
+    unread = _drop_unread(books, unnamed_before)
+    return cleaned + Cleaned(values=_drop_values(books, old, stay), files=unread) + _forget_old(books, before)
 
 
 def _empty(books: Books, row: JobRow, stay: set[str]) -> Cleaned:
@@ -57,7 +60,42 @@ def _empty(books: Books, row: JobRow, stay: set[str]) -> Cleaned:
     books.lines.pop(row.id, None)
     books.edges.pop(row.id, None)
     values = _drop_values(books, values_named(row, books.calls.pop(row.id, ())), stay)
-    return Cleaned(tasks.record_count(), segments, values, notes=len(tasks.notes))
+    files = _drop_files(books, row)
+    return Cleaned(tasks.record_count(), segments, values, notes=len(tasks.notes), files=files)
+
+
+def _drop_files(books: Books, row: JobRow) -> int:
+    """What it had made that has no name, and what was uploaded for it alone."""
+    catalogue = books.catalogue
+    catalogue.left = {one for one in catalogue.left if one[0] != row.id}
+    unread = uploads_of(names_read(row.spec)) - _uploads_read(books)
+    gone = [
+        name
+        for name, file in catalogue.files.items()
+        if (file.job == row.id and not is_name(name)) or upload_of(name) in unread
+    ]
+    for name in gone:
+        catalogue.remove(name)
+    return len(gone)
+
+
+def _drop_unread(books: Books, before: float) -> int:
+    """Uploads for jobs that never came."""
+    read = _uploads_read(books)
+    files = books.catalogue.files.values()
+    gone = [
+        file.name
+        for file in files
+        if file.name.startswith(UPLOADED) and file.made_at < before and upload_of(file.name) not in read
+    ]
+    for name in gone:
+        books.catalogue.remove(name)
+    return len(gone)
+
+
+def _uploads_read(books: Books) -> set[str]:
+    rows = [*books.jobs.values(), *books.leaving.values()]
+    return {upload for row in rows for upload in uploads_of(names_read(row.spec))}
 
 
 def _drop_values(books: Books, keys: set[str], stay: set[str]) -> int:

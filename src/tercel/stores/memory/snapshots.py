@@ -13,6 +13,7 @@ from tercel.stores.codes import BLAME_CODES, BLAMES, END_CODES, ENDS, STAGE_CODE
 from tercel.stores.memory.books import Books
 from tercel.stores.memory.tasks import Tasks
 from tercel.stores.snapshot.contract import ROWS, Placed, Reading
+from tercel.stores.snapshot.filing import file_parts
 from tercel.stores.snapshot.records import (
     BlockedPart,
     CallsPart,
@@ -88,6 +89,7 @@ class MemoryReading(Reading):
                 for first, last in note.ranges
             ]
             yield NotesPart(job, told)
+        yield from file_parts(books.catalogue, books.jobs[job])
 
     def _ends(self, job: int, outcomes: list[Outcome], tasks: Tasks | None) -> Iterator[JobsPart]:
         """`tasks` with those of history."""

@@ -9,7 +9,7 @@ What was written waits in a list until it is committed, so a crash is simply the
 It is meant to be obviously right and cheap for small jobs; nothing here is tuned for large ones.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import TypeVar
@@ -21,11 +21,13 @@ from tercel.core.changes import (
     Noted,
 )
 from tercel.core.conditions import ConditionRow
+from tercel.core.filenames import may_mean, names_read
+from tercel.core.files import FileRow
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import Call, JobRow
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
-from tercel.stores.contract import Cleaned, Compacted, Old, Store, needed_by
+from tercel.stores.contract import Catalogued, Cleaned, Compacted, Old, Store, needed_by
 from tercel.stores.memory import cleaning, snapshots
 from tercel.stores.memory.books import Books
 from tercel.stores.snapshot.contract import Placed, Reading
@@ -314,6 +316,40 @@ class MemoryStore(Store):
         with self._lock:
             pieces = sorted(self._books.values.get(key, {}).items())
         return [data for number, (data, _) in pieces if first <= number <= last]
+
+    # --- the catalogue
+
+    def files(self, names: Iterable[str]) -> list[Catalogued]:
+        with self._lock:
+            return self._books.catalogue.named(names)
+
+    def files_from(
+        self, *, prefix: str = "", pattern: str = "", after: str = "", limit: int
+    ) -> list[FileRow]:
+        with self._lock:
+            return self._books.catalogue.from_name(
+                prefix=prefix, pattern=pattern, after=after, limit=max(limit, 0)
+            )
+
+    def made_by(
+        self, job: int, ranges: Sequence[Range], *, after: tuple[int, str] = (-1, ""), limit: int
+    ) -> list[FileRow]:
+        with self._lock:
+            return self._books.catalogue.made_by(job, ranges, after, max(limit, 0))
+
+    def names_at(self, urls: Iterable[str]) -> dict[str, list[str]]:
+        with self._lock:
+            return self._books.catalogue.names_at(urls)
+
+    def readers(self, name: str, *, limit: int) -> list[int]:
+        with self._lock:
+            rows = list(self._books.jobs.values())
+            found = {row.id for row in rows for source in names_read(row.spec) if may_mean(source, name)}
+        return sorted(found, reverse=True)[: max(limit, 0)]
+
+    def left_overs(self, job: int) -> dict[int, list[str]]:
+        with self._lock:
+            return self._books.catalogue.left_of(job)
 
 
 def _of_tasks(row: JobRow | None, items: Sequence[T], ranges: Sequence[Range]) -> list[T]:

@@ -5,6 +5,7 @@
     saving     a store -> records -> a file
     checking   a file -> what it contains, if every record of it is right
     replaying  records of a job as it stood at a moment
+    filing     files of the catalogue, there and back
     judging    what must be true of single records
     placing    records under the numbers that a manager gave them
 

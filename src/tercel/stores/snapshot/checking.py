@@ -19,6 +19,7 @@ from tercel.core.reports import Output
 from tercel.core.states import TaskState
 from tercel.stores.codes import BLAMES, ENDS, STATE_CODES, STATES
 from tercel.stores.snapshot.files import damaged, parts
+from tercel.stores.snapshot.filing import check_files
 from tercel.stores.snapshot.judging import (
     Placed,
     ValueChecker,
@@ -33,6 +34,7 @@ from tercel.stores.snapshot.records import (
     BlockedPart,
     CallsPart,
     ConditionPart,
+    FilesPart,
     Header,
     HistoryPart,
     HistoryRow,
@@ -232,6 +234,8 @@ class _JobChecker:
                         )
                 case NotesPart(_, rows):
                     must(all(first <= last for first, last, *_ in rows), "a note is about no task")
+                case FilesPart():
+                    check_files(part, self._row, self._tasks)
 
     def _list(self, first: int, count: int) -> None:
         ranges = self._row.ranges

@@ -9,15 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from tercel.core.changes import Edge
+from tercel.core.changes import Edge, FileRegistered
 from tercel.core.commands import parse_key
 from tercel.core.conditions import ConditionRow
 from tercel.core.model import Call, JobRow
 from tercel.stores.snapshot.contract import Placed
+from tercel.stores.snapshot.filing import placed_files
 from tercel.stores.snapshot.records import (
     BlockedPart,
     CallsPart,
     ConditionPart,
+    FilesPart,
     Header,
     HistoryPart,
     HistoryRow,
@@ -91,7 +93,7 @@ def placed_condition(row: ConditionRow, id: int, saved_at: float, now: float) ->
 
 
 class Placing:
-    """All parts of jobs that are right, placed; and the edges of its jobs, gathered on the way."""
+    """All parts of jobs that are right, placed; and the edges and files of its jobs, gathered on the way."""
 
     def __init__(self, told: Iterable[Part], places: Places, values: Iterable[str]) -> None:
         self._told = told
@@ -104,6 +106,9 @@ class Placing:
         self._first = 0
         self.edges: dict[int, tuple[Edge, ...]] = {}
         """By number here."""
+        self.files: list[FileRegistered] = []
+        """Not staged: whoever asks for a name would find them."""
+        self._owner = ""
 
     def parts(self) -> Iterator[Placed]:
         for part in self._told:
@@ -111,6 +116,7 @@ class Placing:
                 case Header() | ConditionPart() | Trailer():
                     pass
                 case JobPart(row, edges):
+                    self._owner = row.owner
                     if edges:
                         self.edges[self._places.jobs[row.id]] = placed_edges(edges, self._places.jobs)
                 case HistoryPart() | OutcomesPart():
@@ -127,6 +133,8 @@ class Placing:
                     numbers = self._places.conditions
                     waiting = [(first, last, numbers[id], at) for first, last, id, at in rows]
                     yield BlockedPart(self._places.jobs[job], waiting, stage), 0
+                case FilesPart(job):
+                    self.files += placed_files(part, self._places.jobs[job], self._owner)
                 case ValuePart(key):
                     if key in self._values:
                         yield part, 0

@@ -7,6 +7,7 @@
         LinesPart …  CallsPart …                   what each task has of its own
         HistoryPart …  OutcomesPart …              attempts; behind each part, the SegmentPart s of its outputs
         SpansPart …  BlockedPart …  NotesPart …
+        FilesPart …                                what its tasks made, and what was uploaded for it
     ValuePart …                                    what calls refer to
     Trailer
 
@@ -24,8 +25,8 @@ from tercel.core.conditions import ConditionRow
 from tercel.core.model import Call, JobRow
 from tercel.core.states import Stage
 
-FORMAT = 1
-"""Of the file. A reader refuses what is newer than itself."""
+FORMAT = 2
+"""Of the file. A reader refuses what is newer than itself. 2: with files of the catalogue."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Code = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
@@ -78,6 +79,8 @@ BlockedRow = tuple[Number, Number, Number, Time]
 """(first, last, condition, since when)"""
 NoteRow = tuple[Number, Number, Time, Name, Text]
 """(first, last, at, what, note)"""
+FilePartRow = tuple[Text, Number, Name, Time, Number | None, tuple[Text, ...]]
+"""(name, size in bytes, digest, when it was made, by which task, where it is); no task: it was uploaded for the job."""
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -158,6 +161,11 @@ class NotesPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
     rows: list[NoteRow]
 
 
+class FilesPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    job: Number
+    rows: list[FilePartRow]
+
+
 class ValuePart(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A compressed piece of an uploaded value."""
 
@@ -183,6 +191,7 @@ JobsPart = (
     | SpansPart
     | BlockedPart
     | NotesPart
+    | FilesPart
     | ValuePart
 )
 """What a store gives and takes beside the rows of jobs and conditions."""

@@ -64,7 +64,7 @@ class Replaying:
         """Attempts in the part before."""
 
     def parts(self, parts: Iterable[JobsPart]) -> Iterator[JobsPart]:
-        """What tasks wait for, and what else befell them, is not copied."""
+        """What tasks wait for, and what else befell them, is not copied; nor are files, each of which one task made."""
         for part in parts:
             match part:
                 case LinesPart(job, first, lines):

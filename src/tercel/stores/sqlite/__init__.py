@@ -3,7 +3,7 @@
     store         the contract, put together from the others
     schema        tables as they are now
     migrations    the way there from older files
-    queries       every statement, named; no SQL stands elsewhere (cleaning has a list of its own)
+    queries       every statement, named; no SQL stands elsewhere (cleaning, files and snapshots have lists of their own)
     connections   one writer, any number of readers, and who owns the file
     writing       a batch of changes -> few statements with many rows
     jobs          job rows
@@ -11,6 +11,7 @@
     values        uploaded values; and of many tasks at once what functions returned
     outcomes      how tasks ended: records, spans, history
     conditions    what tasks wait for, and which do
+    files         the catalogue, and what tasks left where they had delivered it to
     notes         what befell tasks beside their attempts
     cleaning      removing what is old
     ranges        task numbers -> ranges

@@ -1,7 +1,7 @@
 """Removing what is old, in slices so small that nobody waits long for the writer.
 
     remove   job rows go, at once: nobody finds the job any more. Its number is put down as `leaving`
-    clean    a slice of what leaving jobs have left, and of notes and conditions that are old
+    clean    a slice of what leaving jobs have left, of uploads that nobody reads, and of notes and conditions that are old
     shrink   gives room back, when there is nothing to clean
     compact  of tasks that were tried very often, the attempts in the middle
 
@@ -15,9 +15,11 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from tercel.core.changes import Noted
+from tercel.core.filenames import upload_of
+from tercel.core.files import UPLOADED
 from tercel.stores.contract import LEFT_OUT, Cleaned, Compacted, Old, note_left_out
 from tercel.stores.sqlite import cleaning_queries as queries
-from tercel.stores.sqlite import notes
+from tercel.stores.sqlite import file_queries, files, notes
 from tercel.stores.sqlite.queries import VALUE_ANEW
 
 HEAVY = 25
@@ -69,7 +71,7 @@ class _Slice:
     def __init__(self, connection: sqlite3.Connection, limit: int) -> None:
         self.connection = connection
         self.room = limit
-        self.records = self.segments = self.values = self.conditions = self.notes = 0
+        self.records = self.segments = self.values = self.conditions = self.notes = self.files = 0
 
     def take(self, statement: str, where: dict[str, object], weight: int = 1) -> int:
         """Run a statement that deletes as many rows as there is room for."""
@@ -112,6 +114,7 @@ def clean(
             connection.execute(queries.LEFT, found)
             slice.room -= 1
     _unnamed(slice, stay)
+    _drop(slice, file_queries.UPLOADS_UNUSED, {"before": unnamed_before})
     slice.notes += slice.take(queries.OLD_NOTES_REMOVE, {"before": before})
     if not slice.is_full():
         connection.execute(queries.CONDITION_NUMBER_KEEP)
@@ -122,6 +125,7 @@ def clean(
         values=slice.values,
         conditions=slice.conditions,
         notes=slice.notes,
+        files=slice.files,
         more=slice.room < limit,
     )
 
@@ -138,6 +142,38 @@ def _empty(slice: _Slice, job: int, stay: _Stay) -> None:
     _records(slice, job, queries.HISTORY_FIRST, queries.HISTORY_REMOVE)
     _records(slice, job, queries.OUTCOMES_FIRST, queries.OUTCOME_REMOVE)
     _values(slice, job, stay)
+    slice.take(file_queries.LEFT_CLEAN, where)
+    _drop(slice, file_queries.MADE_UNNAMED, where)
+    _uploads(slice, job)
+
+
+def _uploads(slice: _Slice, job: int) -> None:
+    """What was uploaded for this job, unless another reads some of the same upload. Its row says until then that it is to go."""
+    if slice.is_full():
+        return
+    for (source,) in slice.connection.execute(
+        file_queries.USES, {"job": job, "limit": slice.room}
+    ).fetchall():
+        where: dict[str, object] = {"job": job, "source": source}
+        if source.startswith(UPLOADED):
+            upload = upload_of(source)
+            where |= {"upload": upload, "behind": f"{upload[:-1]}0"}
+            if slice.connection.execute(file_queries.UPLOAD_SHARED, where).fetchone() is None:
+                _drop(slice, file_queries.UPLOAD_FILES, where)
+        if slice.is_full():
+            return
+        slice.connection.execute(file_queries.USE_DROP, where)
+        slice.room -= 1
+
+
+def _drop(slice: _Slice, which: str, where: dict[str, object]) -> None:
+    """Files with their replicas, as many as there is room for."""
+    if slice.is_full():
+        return
+    found = slice.connection.execute(which, {**where, "limit": slice.room}).fetchall()
+    files.remove(slice.connection, [name for (name,) in found])
+    slice.room -= len(found)
+    slice.files += len(found)
 
 
 def _records(slice: _Slice, job: int, first: str, remove: str) -> None:

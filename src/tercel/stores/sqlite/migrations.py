@@ -78,5 +78,48 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
     4: ("ALTER TABLE job ADD COLUMN postponed BLOB",),
     # In which stage tasks met what they wait for was not kept until then: 3 is `run`, which goes on as all did.
     5: ("ALTER TABLE blocked ADD COLUMN stage INTEGER NOT NULL DEFAULT 3",),
+    6: (
+        """
+        CREATE TABLE file (
+            name TEXT PRIMARY KEY,
+            size_bytes INTEGER NOT NULL,
+            digest TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            made_at REAL NOT NULL,
+            job INTEGER NOT NULL,
+            task INTEGER NOT NULL,
+            attempt INTEGER NOT NULL
+        )
+        """,
+        "CREATE INDEX file_by_task ON file (job, task, name) WHERE job <> 0",
+        """
+        CREATE TABLE replica (
+            name TEXT NOT NULL,
+            url TEXT NOT NULL,
+            verified_at REAL NOT NULL,
+            bad TEXT NOT NULL,
+            PRIMARY KEY (name, url)
+        ) WITHOUT ROWID
+        """,
+        "CREATE INDEX replica_by_url ON replica (url)",
+        """
+        CREATE TABLE left_over (
+            job INTEGER NOT NULL,
+            task INTEGER NOT NULL,
+            url TEXT NOT NULL,
+            PRIMARY KEY (job, task, url)
+        ) WITHOUT ROWID
+        """,
+        "CREATE INDEX left_over_by_url ON left_over (url)",
+        """
+        CREATE TABLE file_use (
+            job INTEGER NOT NULL,
+            source TEXT NOT NULL,
+            begins TEXT NOT NULL,
+            PRIMARY KEY (job, source)
+        ) WITHOUT ROWID
+        """,
+        "CREATE INDEX file_use_by_name ON file_use (begins, job)",
+    ),
 }
 """The statements that make a file of this version one of the next."""

@@ -270,7 +270,7 @@ SPANS_SINCE = "SELECT first, last FROM span WHERE job = :job AND at >= :at ORDER
 JOB_BEGUN = """
     SELECT EXISTS (SELECT 1 FROM outcome WHERE job = :job) OR EXISTS (SELECT 1 FROM span WHERE job = :job)
         OR EXISTS (SELECT 1 FROM history WHERE job = :job) OR EXISTS (SELECT 1 FROM job_edge WHERE job = :job)
-        OR EXISTS (SELECT 1 FROM blocked WHERE job = :job)
+        OR EXISTS (SELECT 1 FROM blocked WHERE job = :job) OR EXISTS (SELECT 1 FROM left_over WHERE job = :job)
 """
 SPANS_ENDED = "SELECT first, last FROM span WHERE job = :job AND state = :state ORDER BY first"
 SPANS_SKIPPED = "SELECT first, last FROM span WHERE job = :job AND end = :end ORDER BY first"

@@ -11,6 +11,9 @@ alike: tests/conformance/test_stores.py compares them, starting from each versio
      |----< job_edge, job_need, note
      |----< blocked >---- condition
      |----< value_use >-- value_piece
+     |----< file_use           which names it reads
+     |----< left_over
+     |---o< file ---< replica  files outlive the job that made them
     epoch, token, queue, worker_row, reservation, switch, next_number, restored   stand alone
 """
 
@@ -24,7 +27,7 @@ from tercel.stores.sqlite.migrations import MIGRATIONS
 APPLICATION_ID = 0x54455243
 """`TERC`, in the file's header: tells our files from other programs'."""
 
-VERSION = 6
+VERSION = 7
 
 SCHEMA: tuple[str, ...] = (
     """
@@ -239,6 +242,50 @@ SCHEMA: tuple[str, ...] = (
     # negative, for none since then: see `cleaning`.
     "CREATE TABLE value_use (job INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (job, key)) WITHOUT ROWID",
     "CREATE INDEX value_use_by_key ON value_use (key, job)",
+    # The catalogue. A file stays when the job that made it goes, if people gave it its name.
+    """
+    CREATE TABLE file (
+        name TEXT PRIMARY KEY,
+        size_bytes INTEGER NOT NULL,
+        digest TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        made_at REAL NOT NULL,
+        job INTEGER NOT NULL,  -- 0: somebody added it
+        task INTEGER NOT NULL,
+        attempt INTEGER NOT NULL
+    )
+    """,
+    "CREATE INDEX file_by_task ON file (job, task, name) WHERE job <> 0",
+    """
+    CREATE TABLE replica (
+        name TEXT NOT NULL,
+        url TEXT NOT NULL,
+        verified_at REAL NOT NULL,
+        bad TEXT NOT NULL,
+        PRIMARY KEY (name, url)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX replica_by_url ON replica (url)",
+    # What is to be removed where it was delivered to, before its task is run again.
+    """
+    CREATE TABLE left_over (
+        job INTEGER NOT NULL,
+        task INTEGER NOT NULL,
+        url TEXT NOT NULL,
+        PRIMARY KEY (job, task, url)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX left_over_by_url ON left_over (url)",
+    # Which jobs read which names: sources with holes, and what they begin with up to the first.
+    """
+    CREATE TABLE file_use (
+        job INTEGER NOT NULL,
+        source TEXT NOT NULL,
+        begins TEXT NOT NULL,
+        PRIMARY KEY (job, source)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX file_use_by_name ON file_use (begins, job)",
     """
     CREATE TABLE token (
         id TEXT PRIMARY KEY,

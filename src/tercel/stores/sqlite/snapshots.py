@@ -14,10 +14,14 @@ import msgspec
 
 from tercel.core.changes import Change, LiveJob, Noted
 from tercel.core.conditions import ConditionRow
+from tercel.core.files import FileRow
+from tercel.core.intervals import Range
 from tercel.core.model import JobRow
 from tercel.core.reports import Output
 from tercel.stores.codes import STAGE_CODES
+from tercel.stores.contract import Catalogued
 from tercel.stores.snapshot.contract import PART_BYTES, ROWS, Placed, Reading
+from tercel.stores.snapshot.filing import Catalogue, file_parts
 from tercel.stores.snapshot.records import (
     BlockedPart,
     CallsPart,
@@ -33,7 +37,7 @@ from tercel.stores.snapshot.records import (
     SpansPart,
     ValuePart,
 )
-from tercel.stores.sqlite import conditions, jobs, notes, queries, values, writing
+from tercel.stores.sqlite import conditions, files, jobs, notes, queries, values, writing
 from tercel.stores.sqlite import snapshot_queries as own
 from tercel.stores.sqlite.chunks import CALLS, LINES
 from tercel.stores.sqlite.outcomes import WorkerIds
@@ -100,6 +104,9 @@ class SqliteReading(Reading):
                 yield BlockedPart(job, blocked, stage)
         for told in _pages(run(own.NOTES, (job,))):
             yield NotesPart(job, told)
+        row = jobs.job(self._connection, job)
+        if row is not None:
+            yield from file_parts(_Catalogue(self._connection), row)
 
     def _names(self, rows: Sequence[OutcomeRow | HistoryRow]) -> dict[int, str]:
         numbers = {row[3] for row in rows}
@@ -115,6 +122,20 @@ class SqliteReading(Reading):
     def segments(self, attempt: int) -> Iterator[SegmentPart]:
         for piece in self._connection.execute(own.SEGMENTS, (attempt,)):
             yield SegmentPart(attempt, *piece)
+
+
+class _Catalogue(Catalogue):
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def named(self, names: Sequence[str]) -> list[Catalogued]:
+        return files.named(self._connection, names)
+
+    def from_name(self, *, prefix: str, pattern: str, after: str, limit: int) -> list[FileRow]:
+        return files.from_name(self._connection, prefix=prefix, pattern=pattern, after=after, limit=limit)
+
+    def made_by(self, job: int, ranges: Sequence[Range], after: tuple[int, str], limit: int) -> list[FileRow]:
+        return files.made_by(self._connection, job, ranges, after, limit)
 
 
 def has_segments(blob: bytes) -> bool:

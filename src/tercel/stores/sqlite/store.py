@@ -13,17 +13,19 @@ from pathlib import Path
 
 from tercel.core.changes import Change, LiveJob, Loaded, Noted
 from tercel.core.conditions import ConditionRow
+from tercel.core.files import FileRow
 from tercel.core.intervals import Range
 from tercel.core.model import Call, JobRow, Lease, Role, Token
 from tercel.core.reports import Outcome
 from tercel.core.states import TaskState
-from tercel.stores.contract import Cleaned, Compacted, Old, Store, needed_by
+from tercel.stores.contract import Catalogued, Cleaned, Compacted, Old, Store, needed_by, unfinished_only
 from tercel.stores.snapshot.contract import Placed, Reading
 from tercel.stores.snapshot.records import Restored
 from tercel.stores.sqlite import (
     cleaning,
     conditions,
     faults,
+    files,
     jobs,
     notes,
     outcomes,
@@ -364,20 +366,58 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             return values.pieces(connection, key, _known(first), _known(last))
 
+    # --- the catalogue
+
+    def files(self, names: Iterable[str]) -> list[Catalogued]:
+        with self._readers.snapshot() as connection:
+            return files.named(connection, names)
+
+    def files_from(
+        self, *, prefix: str = "", pattern: str = "", after: str = "", limit: int
+    ) -> list[FileRow]:
+        with self._readers.snapshot() as connection:
+            return files.from_name(
+                connection, prefix=prefix, pattern=pattern, after=after, limit=max(limit, 0)
+            )
+
+    def made_by(
+        self, job: int, ranges: Sequence[Range], *, after: tuple[int, str] = (-1, ""), limit: int
+    ) -> list[FileRow]:
+        known, behind = _all_known(ranges), (_known(after[0]), after[1])
+        with self._readers.snapshot() as connection:
+            return files.made_by(connection, _known(job), known, behind, _known(max(limit, 0)))
+
+    def names_at(self, urls: Iterable[str]) -> dict[str, list[str]]:
+        with self._readers.snapshot() as connection:
+            return files.names_at(connection, urls)
+
+    def readers(self, name: str, *, limit: int) -> list[int]:
+        with self._readers.snapshot() as connection:
+            return files.readers(connection, name, max(limit, 0))
+
+    def left_overs(self, job: int) -> dict[int, list[str]]:
+        with self._readers.snapshot() as connection:
+            return files.left(connection, _known(job))
+
 
 def _live(connection: sqlite3.Connection, row: JobRow) -> LiveJob:
     (begun,) = connection.execute(queries.JOB_BEGUN, {"job": row.id}).fetchone()
     if not begun:  # as very many, where jobs have one task each
         return LiveJob(job=row)
+    finished, failed, cancelled = (
+        outcomes.ended(connection, row.id, state)
+        for state in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)
+    )
     return LiveJob(
         job=row,
-        finished=outcomes.ended(connection, row.id, TaskState.FINISHED),
-        failed=outcomes.ended(connection, row.id, TaskState.FAILED),
-        cancelled=outcomes.ended(connection, row.id, TaskState.CANCELLED),
+        finished=finished,
+        failed=failed,
+        cancelled=cancelled,
         failures=outcomes.failures(connection, row.id),
         skipped=outcomes.skipped(connection, row.id),
         edges=jobs.edges(connection, row.id),
         blocked=conditions.blocked(connection, row.id),
+        left=unfinished_only(files.left(connection, row.id), finished, failed, cancelled),
     )
 
 

@@ -4,6 +4,7 @@ Changes of one kind are written together. That is the same as one by one whereve
 
     lease ids are never used again      so all openings may go before all closings
     an end and a resumption of a job    share one statement, in order
+    files                               touch no other table, and stay in order among themselves
     blocking and unblocking             touch no other table, and are sorted out among themselves
     a task ends once                    unless it was reopened between: so each Reopened begins a new stretch,
                                         and within a stretch it goes first; so does OutputsDropped
@@ -20,18 +21,24 @@ from tercel.core.changes import (
     Change,
     Concluded,
     ConditionSet,
+    FileRegistered,
+    FileRemoved,
     JobAdded,
     JobEnded,
     JobResumed,
     JobRevised,
     LeaseClosed,
     Leased,
+    LeftRemoved,
+    MadeUndone,
     Noted,
     OutputKept,
     OutputsDropped,
     QueueRemoved,
     QueueSet,
     Reopened,
+    ReplicaRemoved,
+    ReplicaSet,
     ReservationRemoved,
     ReservationSet,
     SpanConcluded,
@@ -43,7 +50,7 @@ from tercel.core.changes import (
     ValueKept,
     WorkerSet,
 )
-from tercel.stores.sqlite import chunks, conditions, jobs, notes, outcomes, pool, queries, values
+from tercel.stores.sqlite import chunks, conditions, files, jobs, notes, outcomes, pool, queries, values
 from tercel.stores.sqlite.outcomes import WorkerIds
 
 _GO_FIRST = (Reopened, OutputsDropped)
@@ -71,6 +78,7 @@ class _Stretch:
         self.conditions: list[ConditionSet] = []
         self.blocked: list[TasksBlocked | TasksUnblocked] = []
         self.noted: list[Noted] = []
+        self.files: list[files.FileChange] = []
         self.tokens: list[TokenAdded | TokenRevoked] = []
         self.takes: dict[type[Change], Callable[[Any], None]] = {
             Reopened: self.reopened.append,
@@ -98,6 +106,12 @@ class _Stretch:
             TasksBlocked: self.blocked.append,
             TasksUnblocked: self.blocked.append,
             Noted: self.noted.append,
+            FileRegistered: self.files.append,
+            FileRemoved: self.files.append,
+            ReplicaSet: self.files.append,
+            ReplicaRemoved: self.files.append,
+            MadeUndone: self.files.append,
+            LeftRemoved: self.files.append,
             TokenAdded: self.tokens.append,
             TokenRevoked: self.tokens.append,
         }
@@ -132,6 +146,7 @@ def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch
         jobs.add(connection, stretch.added)
         chunks.add(connection, stretch.added)
         values.use(connection, stretch.added)
+        files.use(connection, stretch.added)
     if stretch.kept:
         connection.executemany(
             queries.SEGMENT_ADD,
@@ -161,12 +176,15 @@ def _write(connection: sqlite3.Connection, workers: WorkerIds, stretch: _Stretch
         jobs.end(connection, stretch.ends)
     if stretch.revised:
         jobs.revise(connection, stretch.revised)
+        files.use_anew(connection, stretch.revised)
     if stretch.conditions:
         conditions.keep(connection, stretch.conditions)
     if stretch.blocked:
         conditions.block(connection, stretch.blocked)
     if stretch.noted:
         notes.add(connection, stretch.noted)
+    if stretch.files:
+        files.write(connection, stretch.files)
     for queue in stretch.queues:
         jobs.set_queue(connection, queue)
     for kept in stretch.pool:
