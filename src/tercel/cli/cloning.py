@@ -11,8 +11,9 @@ from tercel.core.grids import Grid
 from tercel.core.gridtext import parse_axis
 from tercel.core.rules import check_rules
 from tercel.sdk.files import Draft
+from tercel.sdk.files.directories import SANDBOX
 from tercel.sdk.files.drafts import field_of
-from tercel.sdk.files.keys import BY_NAME, SANDBOX
+from tercel.sdk.files.keys import BY_NAME
 from tercel.sdk.files.kinds import Flag
 from tercel.sdk.files.options import Option, add_option
 from tercel.sdk.files.sources import OptionSource, Words
@@ -39,7 +40,7 @@ def changed(job: Submission, settings: Iterable[str]) -> Draft:
             raise UsageError(f"--set {name}: there is {', '.join([*names, *FIELDS])}, and no {name!r}", "set")
     fields = {field: value for name, given in words.items() for field, value in field_of(name, given).items()}
     job = msgspec.structs.replace(job, **fields)
-    ranges, _ = check_spec(job, job.lines, items=job.items, calls=job.calls)
+    ranges, _ = check_spec(job, job.lines, items=job.items, calls=job.calls, uploads=True)
     check_rules(job)
     return Draft(job, ranges)
 

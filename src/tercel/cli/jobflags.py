@@ -31,7 +31,13 @@ def _option(key: Key, *, anew: bool = True) -> Callable[[F], F]:
     if isinstance(key.kind, Flag):
         return click.option(*key.flags, key.name, is_flag=True, help=help_text)
     return click.option(
-        *key.flags, key.name, metavar=key.metavar, multiple=key.repeatable, default=None, help=help_text
+        *key.flags,
+        key.name,
+        type=click.Path() if key.is_file else None,  # for shells, which complete it
+        metavar=key.metavar,
+        multiple=key.repeatable,
+        default=None,
+        help=help_text,
     )
 
 

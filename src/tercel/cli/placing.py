@@ -2,10 +2,13 @@
 
 from tercel.cli.words import cpus, duration, short, size
 from tercel.core.blocking import rule_text
+from tercel.core.declaring import input_text, kept, output_text
+from tercel.core.files import Output
 from tercel.core.model import Keep
 from tercel.wire.api import JobView, Submission
 
 WIDTH = 400
+MOST_FILES = 20
 
 
 def needs_of(job: JobView | Submission) -> str:
@@ -31,6 +34,23 @@ def placing_facts(job: JobView | Submission) -> list[tuple[str, str]]:
         ("cleanup", cleanup if job.cleanup else ""),
         *(("block on", short(rule_text(rule), WIDTH)) for rule in job.block_on),
     ]
+
+
+def data_facts(job: JobView | Submission) -> list[tuple[str, str]]:
+    """What its tasks read and leave, the first of each."""
+    ins = [("in", short(input_text(one), WIDTH)) for one in job.inputs[:MOST_FILES]]
+    outs = [("out", short(_output(one), WIDTH)) for one in job.outputs[:MOST_FILES]]
+    more_in, more_out = len(job.inputs) - len(ins), len(job.outputs) - len(outs)
+    ins += [("in", f"and {more_in:,} more")] if more_in else []
+    outs += [("out", f"and {more_out:,} more")] if more_out else []
+    return [*ins, *outs]
+
+
+def _output(one: Output) -> str:
+    """With where it goes, also if that was not said."""
+    if one.to != (kept(one.name),):
+        return output_text(one)
+    return f"{output_text(one)} (kept at the manager as {one.to[0]})"
 
 
 def _limits(job: JobView | Submission) -> str:

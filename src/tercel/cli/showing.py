@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from tercel.cli.lazy import late
-from tercel.cli.placing import needs_of, placing_facts
+from tercel.cli.placing import data_facts, needs_of, placing_facts
 from tercel.cli.preview import first_commands
 from tercel.cli.screen import Screen
 from tercel.cli.words import Cell, count, duration, needs, pairs, short, table
@@ -40,6 +40,7 @@ def _show_draft(screen: Screen, draft: Draft) -> None:
         ("needs", needs_of(job)),
         ("time limit", duration(job.time_limit_s) if job.time_limit_s else ""),
         *placing_facts(job),
+        *data_facts(job),
         ("queue", job.queue),
         ("retries", _retries(job)),
         ("after", short(needs(job.after), 400)),

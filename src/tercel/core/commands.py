@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from tercel.core.declared import check_data
 from tercel.core.errors import UsageError
 from tercel.core.grids import check_grid
 from tercel.core.intervals import IntervalSet, Range
@@ -124,8 +125,12 @@ def check_spec(
     *,
     items: Sequence[str] | None = None,
     calls: Sequence[Call] | None = None,
+    uploads: bool = False,
 ) -> tuple[list[Range], int]:
-    """Refuse what cannot be run. Returns the job's task numbers and how many may run at a time."""
+    """Refuse what cannot be run. Returns the job's task numbers and how many may run at a time.
+
+    `uploads`: inputs may be files of the submitter that are yet to be uploaded.
+    """
     _check_program(spec, lines, calls)
     _check_points(spec, lines, items)
     _check_text("name", spec.name, MAX_NAME)
@@ -134,6 +139,14 @@ def check_spec(
         raise UsageError(f"cwd {spec.cwd!r} must be an absolute path (or empty for the sandbox)", "cwd")
     _check_env(spec.env)
     check_numbers(spec)
+    ranges, limit = _tasks(spec, lines, items, calls)
+    check_data(spec, ranges, items, uploads=uploads)
+    return ranges, limit
+
+
+def _tasks(
+    spec: JobSpec, lines: Sequence[str] | None, items: Sequence[str] | None, calls: Sequence[Call] | None
+) -> tuple[list[Range], int]:
     if lines is not None:
         if spec.array:
             raise UsageError("a job of lines numbers its tasks by line: leave array out", "array")

@@ -17,7 +17,7 @@ from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import After, JobSpec
 from tercel.core.points import CommandTemplate, item_values
 
-SURROUNDINGS = ("cwd", "env", "task_id_argument", "isolate", "container")
+SURROUNDINGS = ("cwd", "env", "task_id_argument", "isolate", "container", "inputs", "outputs")
 """Of a job: what all its tasks see, beside what each runs."""
 RUN = ("argv", "line", "function", "grid", "template")
 

@@ -109,6 +109,8 @@ def job_view(manager: Manager, row: JobRow, *, listed: bool = False) -> JobView:
         cleanup_limit_s=spec.cleanup_limit_s,
         warn_signal=spec.warn_signal,
         block_on=[] if listed else list(spec.block_on),
+        inputs=[] if listed else list(spec.inputs),
+        outputs=[] if listed else list(spec.outputs),
     )
 
 

@@ -62,6 +62,7 @@ from typing import Any
 import msgspec
 
 from tercel.core.changes import Edge
+from tercel.core.files import Input, Output
 from tercel.core.intervals import Range
 from tercel.core.model import After, BlockRule, Call, JobSpec, Keep, Role
 from tercel.core.states import Stage, TaskState
@@ -200,7 +201,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     cleanup_limit_s: float = 600.0
     warn_signal: str = ""
     block_on: list[BlockRule] = []
-    """Not in lists of jobs."""
+    """Not in lists of jobs, as inputs and outputs are not."""
+    inputs: list[Input] = []
+    outputs: list[Output] = []
     forked: str = ""
     """Of a copy: from which job, as of when, with what changed. Not in lists."""
 

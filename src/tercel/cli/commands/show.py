@@ -8,7 +8,7 @@ import msgspec
 
 from tercel.cli.completing import any_job
 from tercel.cli.lazy import Command
-from tercel.cli.placing import needs_of, placing_facts
+from tercel.cli.placing import data_facts, needs_of, placing_facts
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import PAGE, Chosen, each_task, existing, one_task, resolve
 from tercel.cli.talking import talk
@@ -114,6 +114,7 @@ def _job_facts(view: JobView) -> list[tuple[str, str]]:
         ("needs", needs_of(view)),
         ("time limit", duration(view.time_limit_s) if view.time_limit_s else ""),
         *placing_facts(view),
+        *data_facts(view),
         ("retries", str(view.retries or "")),
         ("most failures", view.max_fails),
         ("queue", view.queue if view.queue != view.owner else ""),

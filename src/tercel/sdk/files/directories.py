@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 from tercel.core.errors import UsageError
-from tercel.sdk.files.keys import SANDBOX
+
+SANDBOX = "sandbox"
 
 
 def directory(text: str) -> str:

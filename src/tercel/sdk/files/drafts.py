@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from tercel.core.commands import check_spec
 from tercel.core.errors import UsageError
+from tercel.core.files import Input
 from tercel.core.grids import Grid
 from tercel.core.intervals import Range
 from tercel.core.rules import check_rules
+from tercel.sdk.files.data import based, from_here, is_here
 from tercel.sdk.files.directories import directory
 from tercel.sdk.files.items import read_items
 from tercel.sdk.files.keys import BY_FIELD, BY_NAME, WHAT_IS_RUN
@@ -79,10 +81,10 @@ def make_draft(
         "template": bool(grid or items),
         "array": _array(words.get("array"), grid),
     }
-    fields["cwd"] = _directory(words.get("cwd"))
+    remarks = [*remarks, *_place(words, fields)]
     submission = Submission(**fields)  # type: ignore[arg-type]
     try:
-        ranges, _ = check_spec(submission, submission.lines, items=submission.items)
+        ranges, _ = check_spec(submission, submission.lines, items=submission.items, uploads=True)
         check_rules(submission)
     except UsageError as error:
         raise _placed(error, words, source, items or lines) from None
@@ -162,7 +164,40 @@ def _items(given: Given | None) -> Lines | None:
         raise given.source.wrong(given.path, str(error)) from None
 
 
-def _directory(given: Given | None) -> str:
+def _is_given(cwd: Given | None) -> bool:
+    """Where a flow's steps run if nothing is said stands nowhere."""
+    return cwd is not None and cwd.path != ()
+
+
+def _place(words: Words, fields: dict[str, object]) -> list[str]:
+    """Adds where tasks run: with data, in directories of their own if nothing else is said. Returns what is to be said."""
+    inputs = fields.get("inputs", ())
+    assert isinstance(inputs, tuple)
+    if inputs:
+        fields["inputs"] = inputs = based(inputs, words["inputs"].source.base)
+    with_data = bool(inputs or fields.get("outputs"))
+    fields["cwd"] = _directory(words.get("cwd"), with_data)
+    return _begin_here(fields, inputs) if with_data and not _is_given(words.get("cwd")) else []
+
+
+def _begin_here(fields: dict[str, object], inputs: tuple[Input, ...]) -> list[str]:
+    """Programs that are named from here, for tasks that run elsewhere. Returns what is to be said about them."""
+    argv, lines = fields.get("argv"), fields.get("lines") or [fields.get("line")]
+    if isinstance(argv, tuple):
+        fields["argv"] = from_here(argv, inputs, bool(fields["template"]))
+        return []
+    assert isinstance(lines, list)
+    first = next((words[0] for line in lines[:1] if (words := str(line).split())), "")
+    if not is_here(first, inputs):
+        return []
+    return [
+        f"tasks with --in or --out run in directories of their own: {first} is not there unless --in brings it"
+    ]
+
+
+def _directory(given: Given | None, with_data: bool) -> str:
+    if with_data and not _is_given(given):
+        return ""
     if given is None:
         return directory(".")
     assert isinstance(given.value, str)

@@ -25,6 +25,8 @@ class Key(NamedTuple):
     """For people."""
     repeatable: bool = False
     """As an option it may be given several times: values are lists or tables, and are put together."""
+    is_file: bool = False
+    """It names a file here: shells complete it."""
 
 
 def size_of(name: str) -> Callable[[str], int]:

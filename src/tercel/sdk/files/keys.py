@@ -22,11 +22,11 @@ from tercel.core.model import (
 from tercel.core.policies import parse_policy
 from tercel.core.rules import check_queue_name
 from tercel.sdk.files.after import AFTER_PATTERN, parse_after, parse_retry, retry_rule
+from tercel.sdk.files.data import DATA
+from tercel.sdk.files.directories import SANDBOX
 from tercel.sdk.files.key import SIZE, TIME, Key, number, size_of, time_of, whole
 from tercel.sdk.files.kinds import AnyOf, Flag, Kind, ListOf, Number, Table, TableOf, Text
 from tercel.sdk.files.placing import CLEARING, PLACING
-
-SANDBOX = "sandbox"
 
 
 def _variable(text: str) -> dict[str, str]:
@@ -132,6 +132,7 @@ KEYS: tuple[Key, ...] = (
         "One task per line of FILE ('-': stdin); blank lines and # comments are skipped.",
         flags=("--each-line",),
         metavar="FILE",
+        is_file=True,
     ),
     Key(
         "items_file",
@@ -139,6 +140,7 @@ KEYS: tuple[Key, ...] = (
         "One task per JSON object of FILE ('-': stdin), whose values fill the command's {holes}.",
         flags=("--from-json",),
         metavar="FILE",
+        is_file=True,
     ),
     Key(
         "sweep",
@@ -279,7 +281,7 @@ KEYS: tuple[Key, ...] = (
         f"Where tasks run; '{SANDBOX}': in an empty directory of their own.",
         flags=("--cwd",),
         metavar="DIR",
-        default="here",
+        default="here; with --in or --out, 'sandbox'",
     ),
     Key(
         "env",
@@ -291,6 +293,7 @@ KEYS: tuple[Key, ...] = (
         from_text=_variable,
         repeatable=True,
     ),
+    *DATA,
     Key(
         "task_id_argument",
         Flag(),

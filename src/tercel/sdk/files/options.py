@@ -56,9 +56,9 @@ def _is_option(word: str) -> bool:
 ALONE = tuple(flag for flag, key in BY_FLAG.items() if isinstance(key.kind, Flag))
 
 
-def read_options(words: Iterable[str], source: Source) -> Words:
-    """What options of the table of keys say. Raises UsageError for others."""
-    found: Words = {}
+def read_options(words: Iterable[str], source: Source, before: Words | None = None) -> Words:
+    """What options of the table of keys say, on top of what was said before. Raises UsageError for others."""
+    found = dict(before or {})
     for option in split_options(words, ALONE):
         if isinstance(option, str):
             raise source.wrong((), f"{option!r} is not an option")

@@ -43,11 +43,11 @@ def read_script(file: str, text: str, arguments: Sequence[str], above: Words) ->
     directives = list(_directives(file, text))
     sbatch = [Directive(line.number, line.words) for line in directives if line.mark == "SBATCH"]
     words, ignored = read_sbatch(file, sbatch)
+    own: Words = {}
     for line in directives:
         if line.mark == "TERCEL":
-            more = read_options(line.words, LineSource(file, line.number))
-            words = lay_over(words, more)
-    words = lay_over(words, above)
+            own = read_options(line.words, LineSource(file, line.number), own)
+    words = lay_over(lay_over(words, own), above)
     source = LineSource(file, 1)
     name = PurePath(file).name
     if len(text.encode()) > MAX_ARGV_BYTES - ROOM_BYTES:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tercel.core.errors import UsageError
 from tercel.core.grids import Axis, Grid, plain_number
 from tercel.core.gridtext import Outside, parse_axis
-from tercel.sdk.files.keys import SANDBOX
+from tercel.sdk.files.directories import SANDBOX
 from tercel.sdk.files.kinds import Mistake, without_field
 from tercel.sdk.files.kinds import Path as KeyPath
 from tercel.sdk.files.lines import read_lines
