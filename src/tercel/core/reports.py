@@ -71,6 +71,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What it left, and where that was delivered to."""
     hitch: Hitch | None = None
     """Why its data could not be brought or delivered."""
+    gathered: tuple[tuple[str, int], ...] = ()
+    """Paths and sizes of what its runner took out of its directory, to be delivered. Only between a runner and its worker."""
 
 
 class Blame(StrEnum):

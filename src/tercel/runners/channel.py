@@ -5,6 +5,7 @@ A frame is its length (4 bytes) and a marshalled list of tuples, each a kind and
     pool -> spawner     ("setup", job, argv, line, cwd, env, task id argument, time limit, grace, output limit,
                          limits, the lane's variables, warning, isolation, image)
                         ("start", task, attempt, argv, line)      of the job of the last setup
+                        ("files", attempt, links, gathers, gather_dir)      of the last start
                         ("kill", attempts) · ("withdraw", attempts) · ("follow", attempt, on)
                         ("warn", attempts) · ("exceeded", attempt, what, note)
     spawner -> pool     ("Started", attempt, pid, started at) · ("Ended", reports)

@@ -121,6 +121,8 @@ class Lane:
             else:
                 argv = plain_argv(launch.line) if launch.line else None
                 messages.append(("start", launch.task, launch.attempt, argv, launch.line))
+            if launch.links or launch.gathers:
+                messages.append(("files", launch.attempt, launch.links, launch.gathers, launch.gather_dir))
             self._live[launch.attempt] = _Live(launch)
         self._send(messages)
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 
 from tercel.runners import commands, programs, trees
 from tercel.runners.bounds import Bounds
@@ -16,13 +17,21 @@ from tercel.runners.sandbox import Sandbox
 
 class Launcher:
     def __init__(
-        self, config: Config, sandbox: Sandbox, pipes: Pipes, starter: Starter, reports: Reports
+        self,
+        config: Config,
+        sandbox: Sandbox,
+        pipes: Pipes,
+        starter: Starter,
+        reports: Reports,
+        meanwhile: Callable[[], None],
     ) -> None:
+        """`meanwhile` is called between the pieces of what may take long."""
         self._config = config
         self._sandbox = sandbox
         self._pipes = pipes
         self._starter = starter
         self._reports = reports
+        self._meanwhile = meanwhile
         self._program: programs.Program | None = None
         """The one that `bounds` are set for."""
         self.bounds = Bounds(Group(config.groups), config.number, own_processes=1)
@@ -45,6 +54,8 @@ class Launcher:
         if program.isolation is not None and (why := program.isolation.refusal()):
             self._reports.add(run, "refused", 0, why)
             return False
+        if launch.files is not None and launch.files[0] and not self._put_files(run):
+            return False
         if program is not self._program:
             self._program = program
             self._bound(program)
@@ -59,6 +70,17 @@ class Launcher:
         except OSError as error:
             self._reports.add_not_started(run, *commands.why_not_started(error, command))
             return False
+        return True
+
+    def _put_files(self, run: Run) -> bool:
+        from tercel.runners.run_files import put  # noqa: PLC0415  # 10 ms that only those with files pay
+
+        self._sandbox.fill()
+        fault = put(run, self._sandbox.path, self._config.node, self._meanwhile)
+        if fault is not None:
+            self._reports.add(run, *fault)
+            return False
+        run.begin()
         return True
 
     def _bound(self, program: programs.Program) -> None:

@@ -127,7 +127,8 @@ class Meter:
         if entry.is_dir(follow_symlinks=False):
             self._todo.append(entry.path)
         elif status.st_nlink > 1:
-            if status.st_ino in self._counted:
+            # What nobody may write to is a file of the cache, which takes no room here.
+            if status.st_ino in self._counted or not status.st_mode & 0o222:
                 return
             self._counted.add(status.st_ino)
         self._sum += status.st_blocks * _BLOCK_BYTES

@@ -16,6 +16,11 @@ WAIT_S = 0.016
 MOST = 24
 """Of them; fewer than wait in a lane ahead, so that it never runs dry before it hears again."""
 
+_UNTOLD: Message = (None, "", (), "", "", (), ())
+"""Fields of core.reports.Report from `value` up to `hitch`, in a report that says nothing there."""
+_BEFORE_VALUE = 12
+"""How many come before them."""
+
 
 class Config:
     """What the pool tells a spawner on its command line."""
@@ -84,6 +89,8 @@ class Reports:
             err, note = self._settle(run, 1, note)
         if run.kept:
             note += f"{'; ' if note else ''}{run.kept}"
+        if run.ungathered:
+            note += f"{'; ' if note else ''}{run.ungathered}"
         if not self._waiting:
             self.due = time.monotonic() + WAIT_S
         launch, wall_s, max_rss_bytes = run.launch, run.ended - run.begun, run.max_rss_kib * 1024
@@ -94,6 +101,8 @@ class Reports:
             row = (*row, None, run.excess.what)
         elif errno:
             row = (*row, None, "", (), errno)
+        if run.gathered or run.hitch is not None:
+            row = (*row, *_UNTOLD[len(row) - _BEFORE_VALUE :], run.hitch, tuple(run.gathered or ()))
         self._waiting.append(row)
 
     def add_not_started(self, run: Run, code: int, reason: str, errno: str = "") -> None:

@@ -22,11 +22,16 @@ WARN_AGAIN_S = 1.0
 
 NEVER = float("inf")
 
+FilesRow = tuple[list[tuple[str, str]], list[tuple[str, str]], str]
+"""Of contract.Launch: links, gathers, gather_dir."""
+HitchRow = tuple[str, str, str, str]
+"""Of core.files.Hitch: its first fields."""
+
 
 class Launch:
     """An attempt that waits for its turn."""
 
-    __slots__ = ("argv", "attempt", "line", "point", "program", "task")
+    __slots__ = ("argv", "attempt", "files", "line", "point", "program", "task")
 
     def __init__(
         self, program: Program, task: int, attempt: int, argv: list[str] | None, line: str, point: str = ""
@@ -38,6 +43,8 @@ class Launch:
         self.line = line
         self.point = point
         """JSON, if the job is of a template."""
+        self.files: FilesRow | None = None
+        """If it finds any in its sandbox, or leaves any that are gathered."""
 
 
 class Run:
@@ -60,6 +67,12 @@ class Run:
     announced = False
     kept = ""
     """What is told of its sandbox, if that was to be kept."""
+    ungathered = ""
+    """What is told of files that could not be gathered, where that changes nothing about its end."""
+    gathered: list[tuple[str, int]] | None = None
+    """Paths and sizes of what was taken out of its directory."""
+    hitch: HitchRow | None = None
+    """Why its files could not be had or left."""
     guard: Guard | None = None
     """If its job has limits that must be watched."""
     excess: Excess | None = None
@@ -78,6 +91,11 @@ class Run:
         """`children` as of trees.own_children."""
         self.launch = launch
         self._children = children
+        self.begin()
+
+    def begin(self) -> None:
+        """Its time runs from now on."""
+        launch = self.launch
         self.started_at = time.time()
         self.begun = self.ended = time.monotonic()
         self.due = self.begun + ANNOUNCE_S
@@ -110,6 +128,11 @@ class Run:
         err = self.captures[1]
         begin = max(err.begin, err.total - WORDS_BYTES)
         return err.read(begin, WORDS_BYTES).decode(errors="replace")
+
+    def is_kept(self) -> bool:
+        """Its sandbox, if its job's program does not say that it never is."""
+        well = self.status == 0 and not self.ending and self.excess is None
+        return not (self.launch.program.keep == "keep-on-failure" and well)
 
     def close(self) -> None:
         if self.captures is not None:

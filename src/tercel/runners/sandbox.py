@@ -73,7 +73,7 @@ class Sweeper:
     def _shrink(self, root: int, name: bytes) -> bool:
         """Remove some of a tree; whether it is done with."""
         try:
-            tree = _open_own(root, name)
+            tree = open_own(root, name)
         except NotADirectoryError:
             os.unlink(name, dir_fd=root)
             return True
@@ -95,7 +95,7 @@ class Sweeper:
             if not stat.S_ISDIR(os.stat(name, dir_fd=tree, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=tree)
                 return True
-            os.close(_open_own(tree, name))
+            os.close(open_own(tree, name))
             moved = self.new_name()
             os.rename(name, moved, src_dir_fd=tree, dst_dir_fd=root)
         except OSError:
@@ -104,7 +104,7 @@ class Sweeper:
         return True
 
 
-def _open_own(parent: int, name: bytes) -> int:
+def open_own(parent: int | None, name: bytes) -> int:
     """Open a directory, never through a link, and make it accessible to its owner if a task took that away."""
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
@@ -139,6 +139,10 @@ class Sandbox:
         self._mode = status.st_mode
         self._remember(status)
         self.ready = True
+
+    def fill(self) -> None:
+        """Something is put into it before its attempt begins: it is not to be taken for empty, whatever its stamps say."""
+        self._stamps = (0, 0)
 
     def clear(self, begun: float) -> None:
         """After an attempt that began at that time."""

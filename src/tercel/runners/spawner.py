@@ -40,6 +40,8 @@ BRIEF_S = 0.02
 """In so short a time no attempt can have left much in memory."""
 BACKLOG_MOST = 64
 """Trees in the trash beyond which removing them goes before running the next attempt."""
+GLANCE_S = 0.02
+"""Between looks at what else is to be done, while files are put into a sandbox or gathered."""
 LEAVE_S = 2.0
 """How long a spawner whose worker is gone tidies up."""
 
@@ -55,6 +57,9 @@ class Spawner:
         self._followed: set[int] = set()
         """Attempts in the queue that somebody wants to follow."""
         self._run: Run | None = None
+        self._beginning: Run | None = None
+        """The attempt whose files are being put into its sandbox, perhaps."""
+        self._glance_at = 0.0
         self._left: Run | None = None
         """The attempt whose sandbox waits for its cleanup."""
         self._stuck: set[int] = set()
@@ -64,6 +69,7 @@ class Spawner:
         self._on: dict[object, Callable[..., None]] = {
             "setup": self._on_setup,
             "start": self._on_start,
+            "files": self._on_files,
             "kill": self._on_kill,
             "withdraw": self._on_withdraw,
             "follow": self._on_follow,
@@ -82,7 +88,9 @@ class Spawner:
             poll.register(self._signals, select.POLLIN)
             poll.register(channel.fd, select.POLLIN)
         self._pipes = Pipes(self._run_poll, config.lane)
-        self._launcher = Launcher(config, self._sandbox, self._pipes, Starter(ignored), self._reports)
+        self._launcher = Launcher(
+            config, self._sandbox, self._pipes, Starter(ignored), self._reports, self._meanwhile
+        )
         self._launcher.bounds.gather()
 
     def serve(self) -> None:
@@ -119,8 +127,14 @@ class Spawner:
         assert self._program is not None
         self._queue.append(Launch(self._program, task, attempt, argv, line, point))
 
+    def _on_files(self, attempt: int, *files: object) -> None:
+        if self._queue and self._queue[-1].attempt == attempt:  # it may have been refused before it came here
+            self._queue[-1].files = files  # type: ignore[assignment]
+
     def _on_kill(self, attempts: list[int]) -> None:
         wanted = set(attempts)
+        if self._beginning is not None and self._beginning.launch.attempt in wanted:
+            self._beginning.ending = "cancelled"
         if self._run is not None and self._run.launch.attempt in wanted:
             self._end(self._run, "cancelled")
         for run in self._unqueue(wanted):
@@ -140,7 +154,7 @@ class Spawner:
     def _on_follow(self, attempt: int, on: bool) -> None:
         if self._run is not None and self._run.launch.attempt == attempt:
             self._run.follow(on)
-        elif on and any(launch.attempt == attempt for launch in self._queue):
+        elif on and (self._begins(attempt) or any(launch.attempt == attempt for launch in self._queue)):
             self._followed.add(attempt)
         else:
             self._followed.discard(attempt)
@@ -152,8 +166,12 @@ class Spawner:
 
     def _on_exceeded(self, attempt: int, what: str, note: str) -> None:
         """The worker has found that it takes too much."""
-        if self._run is not None and self._run.launch.attempt == attempt:
-            self._run.exceed(Excess(what, note))
+        run = self._run
+        if run is not None and run.launch.attempt == attempt and run.status is None:
+            run.exceed(Excess(what, note))
+
+    def _begins(self, attempt: int) -> bool:
+        return self._beginning is not None and self._beginning.launch.attempt == attempt
 
     # -- waiting ------------------------------------------------------------------------------------------
 
@@ -193,6 +211,17 @@ class Spawner:
         for poll in (self._idle_poll, self._run_poll):
             poll.modify(self._channel.fd, events)
 
+    def _meanwhile(self) -> None:
+        """Between the pieces of what may take long: see to the rest now and then."""
+        now = time.monotonic()
+        if now < self._glance_at:
+            return
+        self._glance_at = now + GLANCE_S
+        for fd, event in self._idle_poll.poll(0):
+            self._on_event(fd, event)
+        if now >= self._reports.due:
+            self._send(self._reports.take())
+
     # -- one attempt --------------------------------------------------------------------------------------
 
     def _attempt(self, launch: Launch) -> None:
@@ -205,7 +234,7 @@ class Spawner:
                 self._watch(run)
                 self._finish(run)
         finally:
-            self._run = None
+            self._run = self._beginning = None
             run.close()
             if not (self._left_no_trace(run) and self._pipes.untouched()):
                 self._pipes.close()
@@ -225,9 +254,10 @@ class Spawner:
 
     def _start(self, run: Run) -> bool:
         """Whether it runs; if not, that is reported."""
+        self._beginning = run
         if not self._launcher.start(run):
             return False
-        self._run = run
+        self._run, self._beginning = run, None
         attempt = run.launch.attempt
         if self._followed and attempt in self._followed:
             self._followed.discard(attempt)
@@ -282,7 +312,7 @@ class Spawner:
         run.kill_at = time.monotonic() + grace_s
         run.set_due()
         isolation = run.launch.program.isolation
-        if grace_s > 0:
+        if grace_s > 0 and run.children_left:
             isolation.terminate(run.pid) if isolation is not None else trees.terminate_descendants()
 
     def _finish(self, run: Run) -> None:
@@ -304,15 +334,23 @@ class Spawner:
                 self._send(pieces)
         if run.guard is not None:
             self._reports.judge(run, run.guard)
-        if run.launch.program.keep != "remove":
+        fault = self._gather(run) if run.launch.files is not None else None
+        if run.launch.program.keep != "remove" and run.is_kept():
             run.kept = self._keep(run)
-        self._reports.add_ended(run, stuck)
+        if fault is None:
+            self._reports.add_ended(run, stuck)
+        else:
+            self._reports.add(run, *fault)
+
+    def _gather(self, run: Run) -> tuple[str, int, str, str] | None:
+        """What is to be reported if what it leaves could not be saved."""
+        from tercel.runners.run_files import gather  # noqa: PLC0415  # 10 ms that only those with files pay
+
+        return gather(run, self._sandbox.path, self._config.node, self._meanwhile)
 
     def _keep(self, run: Run) -> str:
-        """For the report: where its sandbox is, if it is kept."""
+        """For the report: where its sandbox is."""
         launch, program = run.launch, run.launch.program
-        if program.keep == "keep-on-failure" and run.status == 0 and not run.ending and run.excess is None:
-            return ""
         name = b"%d.%d.%d" % (program.job, launch.task, launch.attempt)
         try:
             path = self._sandbox.keep(os.path.dirname(self._config.trash) + b"/kept", name)
