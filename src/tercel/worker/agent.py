@@ -62,6 +62,9 @@ class Agent:
         self._unbrought: dict[int, Attempt] = {}
         """Those of the staging ones that want files."""
         self._new_wants: list[Attempt] = []
+        self._unwanted: list[int] = []
+        self._undo: dict[tuple[int, int], list[str]] = {}
+        """By job and task: what is to be removed before an attempt of it is begun."""
         self.parcels = Parcels()
         self.lanes = Lanes(capacity, indices)
         self._cleanups: dict[int, Cleanup] = {}
@@ -195,7 +198,8 @@ class Agent:
     def _hold(self, held: Attempt) -> None:
         held.job.held += 1
         self._held[held.attempt] = held
-        wants = bool(held.job.program.inputs)
+        held.undo = self._undo.pop((held.job.id, held.task), [])
+        wants = bool(held.job.program.inputs or held.undo)
         if wants:
             self._unbrought[held.attempt] = held
             self._new_wants.append(held)
@@ -283,6 +287,8 @@ class Agent:
     def _let_go(self, held: Attempt) -> None:
         del self._held[held.attempt]
         self._unbrought.pop(held.attempt, None)
+        if held.job.program.inputs or held.undo:
+            self._unwanted.append(held.attempt)
         if held.keys:
             self._values.release(held.attempt, held.keys)
         held.job.held -= 1
@@ -317,6 +323,15 @@ class Agent:
         """Attempts whose files are to be brought, each told once."""
         wants, self._new_wants = self._new_wants, []
         return [held for held in wants if held.attempt in self._unbrought]
+
+    def on_undo(self, job: int, task: int, urls: list[str]) -> None:
+        """What earlier attempts of a task had delivered is to be removed before the next one, which follows, is begun."""
+        self._undo[job, task] = urls
+
+    def take_unwanted(self) -> list[int]:
+        """Attempts that wanted files, and do not any more."""
+        unwanted, self._unwanted = self._unwanted, []
+        return unwanted
 
     def on_brought(self, attempt: int, links: list[tuple[str, str]]) -> bool:
         """All files that it reads are here: (path in the cache, name in its sandbox). Whether anybody still wants that."""

@@ -1,5 +1,6 @@
 """What an agent holds: jobs it was briefed on, lanes that are in use, attempts on their way through them."""
 
+from tercel.core.declared import Declared, Leaving, Wanted
 from tercel.core.model import Call, Needs, Program
 from tercel.core.resources import Taken
 from tercel.wire.messages import Brief
@@ -14,13 +15,15 @@ CALLS_AHEAD_MOST = 512
 class Job:
     """What attempts of one job have in common, kept while any is held or the manager may offer more."""
 
-    __slots__ = ("ended", "held", "id", "mean_wall_s", "needs", "program", "singly")
+    __slots__ = ("declared", "ended", "held", "id", "mean_wall_s", "needs", "program", "singly")
 
     def __init__(self, brief: Brief) -> None:
         self.id = brief.job
         self.program: Program = brief.program
         self.needs: Needs = brief.needs
         self.mean_wall_s: float | None = None
+        self.declared: Declared | None = None
+        """What its tasks read and leave, once that is asked for."""
         self.held = 0
         self.ended = False
         self.singly = False
@@ -32,6 +35,23 @@ class Job:
             return 1
         most = LANE_AHEAD_MOST if self.program.function is None else CALLS_AHEAD_MOST
         return 1 + min(most, int(LANE_AHEAD_S / max(self.mean_wall_s, 1e-6)))
+
+    def inputs(self, task: int, line: str) -> list[Wanted]:
+        """The files that a task of it reads. Raises UsageError."""
+        return self._declared().inputs_of(self.id, task, line)
+
+    def leavings(self, task: int, line: str) -> list[Leaving]:
+        """What a task of it leaves. Raises UsageError."""
+        return self._declared().outputs_of(self.id, task, line)
+
+    def gathers(self, task: int, line: str) -> list[tuple[str, str]]:
+        """The same, as a runner takes it."""
+        return [(leaving.pattern, str(leaving.when)) for leaving in self.leavings(task, line)]
+
+    def _declared(self) -> Declared:
+        if self.declared is None:
+            self.declared = Declared(self.program)
+        return self.declared
 
     def values(self, call: Call | None) -> tuple[str, ...]:
         """The keys of all that this call of it takes."""
@@ -71,6 +91,7 @@ class Attempt:
         "links",
         "recalled",
         "task",
+        "undo",
         "wanted",
         "withdrawn",
     )
@@ -84,6 +105,8 @@ class Attempt:
         self.keys = job.values(call)
         self.links: list[tuple[str, str]] = []
         """Files that it reads, once they are here: (path in the cache, name in its sandbox)."""
+        self.undo: list[str] = []
+        """What earlier attempts had delivered, to be removed before this one is begun."""
         self.lane: Lane | None = None
         self.wanted = True
         """False: the manager dropped it; its report goes nowhere."""

@@ -1,0 +1,72 @@
+"""Which of the files that an attempt left goes where. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tercel.core.declared import Leaving
+from tercel.core.files import KEPT, Hitch, Trouble, When
+from tercel.core.locating import placed
+from tercel.core.reports import End, Report
+from tercel.core.states import Stage
+from tercel.runners.globs import Part, parts_of
+
+
+class Address(msgspec.Struct, frozen=True, array_like=True):
+    """Of one file."""
+
+    path: str
+    """In its task's directory."""
+    to: tuple[str, ...]
+    """The best first. `tercel:` is the manager, whatever its digest turns out to be."""
+    name: str
+    """What it is registered as; empty: its URL."""
+
+
+class Missing(Exception):
+    """A task finished without a file that it was to leave."""
+
+    def __init__(self, hitch: Hitch) -> None:
+        super().__init__(hitch.note)
+        self.hitch = hitch
+
+
+def addresses(report: Report, leavings: Sequence[Leaving]) -> list[Address]:
+    """In the order of the declarations. Raises Missing."""
+    fine = report.end is End.EXITED and report.code == 0
+    paths = [path for path, _ in report.gathered]
+    found: list[Address] = []
+    for leaving in leavings:
+        if leaving.when is not When.ALWAYS and (leaving.when is When.FINISHED) != fine:
+            continue
+        matching = [path for path in paths if is_of(path, leaving.pattern)]
+        if not matching and fine and not leaving.optional:
+            note = (
+                f"it finished, and left no file {leaving.pattern}: correct its name, or declare it optional"
+            )
+            raise Missing(Hitch(Stage.STAGE_OUT, Trouble.MISSING, leaving.pattern, note))
+        found += [_address(leaving, path) for path in matching]
+    return found
+
+
+def _address(leaving: Leaving, path: str) -> Address:
+    to = tuple(placed(place, leaving.pattern, path) for place in leaving.to) or (KEPT,)
+    return Address(path, to, placed(leaving.name, leaving.pattern, path) if leaving.name else "")
+
+
+def is_of(path: str, pattern: str) -> bool:
+    """Whether a pattern finds this file; a directory that is named stands for all in it. As gathering does it."""
+    parts = parts_of(pattern)
+    return parts is not None and _matches(path.split("/"), parts)
+
+
+def _matches(names: Sequence[str], parts: Sequence[Part]) -> bool:
+    part, is_last = parts[0], len(parts) == 1
+    if not names:
+        return False
+    if part.any_depth:
+        deeper = part.matches(names[0]) and (is_last if len(names) == 1 else _matches(names[1:], parts))
+        return deeper or (not is_last and _matches(names, parts[1:]))
+    if names[0] != part.text if part.is_plain else not part.matches(names[0]):
+        return False
+    return len(names) == 1 or part.is_plain if is_last else _matches(names[1:], parts[1:])

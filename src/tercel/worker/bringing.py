@@ -1,0 +1,177 @@
+"""The files that attempts read are brought into the node's cache, each once however many need it, before they are launched.
+
+wants --> undo what earlier attempts had delivered, if so told --> ask where names are --> in the cache: pinned
+                                                                                  \\--> fetched, checked, added, pinned
+all here  --> the agent launches it, with links to the pins       let go --> unpinned
+a hitch   --> reported: the task waits for what is broken, or fails
+"""
+
+import asyncio
+import errno
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tercel.core.declared import Wanted
+from tercel.core.errors import UsageError
+from tercel.core.faults import PASSING
+from tercel.core.files import Hitch, Location, Trouble, is_name
+from tercel.core.reports import Report
+from tercel.core.states import Stage
+from tercel.data.cache import Cache
+from tercel.data.contract import TransferFailed
+from tercel.data.moving import Mover
+from tercel.wire.messages import FromWorker, Removed
+from tercel.worker.agent import Agent
+from tercel.worker.asking import Asking
+from tercel.worker.fetching_files import Fetches, Source
+from tercel.worker.held import Attempt
+
+log = logging.getLogger("tercel.worker")
+
+MOMENT_S = 0.2
+"""What takes no longer is nobody's business."""
+
+
+class Bringing:
+    def __init__(
+        self,
+        cache: Cache,
+        agent: Agent,
+        mover: Mover,
+        asking: Asking,
+        node: str,
+        *,
+        say: Callable[[FromWorker], None],
+        on_owed: Callable[[list[Report]], None],
+        on_brought: Callable[[], None],
+        on_moving: Callable[[int], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._cache = cache
+        self._agent = agent
+        self._mover = mover
+        self._asking = asking
+        self._node = node
+        self._say = say
+        self._on_owed = on_owed
+        self._on_brought = on_brought
+        self._on_moving = on_moving
+        self._on_error = on_error
+        self._fetches = Fetches(cache, mover, asking, say)
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._open = False
+
+    def look(self) -> None:
+        """Begin with what is newly wanted; let go of what no longer is."""
+        for attempt in self._agent.take_unwanted():
+            if (task := self._tasks.pop(attempt, None)) is not None:
+                task.cancel()
+            if self._open:
+                self._cache.unpin(str(attempt))
+        for held in self._agent.wants():
+            self._start(held)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._cache.close()
+
+    def _start(self, held: Attempt) -> None:
+        attempt = held.attempt
+        task = asyncio.get_running_loop().create_task(self._bring(held))
+        self._tasks[attempt] = task
+        task.add_done_callback(lambda done: self._done(attempt, done))
+
+    def _done(self, attempt: int, task: "asyncio.Task[None]") -> None:
+        if self._tasks.get(attempt) is task:
+            del self._tasks[attempt]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_error(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    async def _bring(self, held: Attempt) -> None:
+        moving = asyncio.get_running_loop().call_later(MOMENT_S, self._on_moving, held.attempt)
+        try:
+            if held.undo:
+                await self._mover.remove(held.undo)
+                self._say(Removed(held.job.id, held.task))
+            links = await self._links(held)
+        except TransferFailed as failed:
+            self._fail(held, failed)
+        except OSError as error:
+            failure = TransferFailed(Trouble.FULL, "", f"{self._node}: {error}", errno=errno_of(error))
+            self._fail(held, failure)
+        else:
+            if self._agent.on_brought(held.attempt, links):
+                self._on_brought()
+        finally:
+            moving.cancel()
+
+    def _fail(self, held: Attempt, failed: TransferFailed) -> None:
+        now = time.time()
+        if failed.errno:  # this node's own fault: another may well have room
+            self._on_owed(self._agent.fail_staging([held.attempt], failed.note, now, failed.errno))
+            return
+        hitch = Hitch(Stage.STAGE_IN, failed.trouble, failed.url, failed.note, failed.not_before_s)
+        self._on_owed(self._agent.on_unbrought(held.attempt, hitch, now))
+
+    # -- one attempt's --------------------------------------------------------------------------------------
+
+    async def _links(self, held: Attempt) -> list[tuple[str, str]]:
+        try:
+            wanted = held.job.inputs(held.task, held.line)
+        except UsageError as error:
+            raise TransferFailed(Trouble.REFUSED, "", str(error)) from None
+        if not wanted:
+            return []
+        if not self._open:
+            self._cache.open()
+            self._open = True
+        sources = await self._sources(wanted)
+        pin = str(held.attempt)
+        known = [at for at, source in enumerate(sources) if source.key]
+        paths: dict[int, Path] = {}
+        for at, path in zip(known, self._cache.get_all([sources[at].key for at in known], pin), strict=True):
+            if path is not None:
+                paths[at] = path
+        missing = [at for at in range(len(wanted)) if at not in paths]
+        if missing:
+            paths |= await self._fetched([(at, sources[at]) for at in missing], pin)
+        return [(str(paths[at]), one.name) for at, one in enumerate(wanted)]
+
+    async def _fetched(self, missing: Sequence[tuple[int, Source]], pin: str) -> dict[int, Path]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {at: group.create_task(self._fetches.have(source, pin)) for at, source in missing}
+        except* TransferFailed as failures:
+            raise _worst(failures.exceptions) from None
+        return {at: task.result() for at, task in tasks.items()}
+
+    async def _sources(self, wanted: Sequence[Wanted]) -> list[Source]:
+        names = {one.source for one in wanted if is_name(one.source)}
+        located = await self._asking.locate(names) if names else {}
+        return [self._source(one, located.get(one.source)) for one in wanted]
+
+    def _source(self, one: Wanted, location: Location | None) -> Source:
+        if not is_name(one.source):
+            return Source(one.source, (one.source,), one.digest)
+        if location is None or not location.digest:
+            raise TransferFailed(Trouble.MISSING, one.source, f"{one.source} is not in the catalogue")
+        if one.digest and one.digest != location.digest:
+            note = f"{one.source} is {location.digest} by the catalogue, and {one.digest} was asked for"
+            raise TransferFailed(Trouble.REFUSED, one.source, note)
+        if not location.urls:
+            note = f"{one.source} has no replica that could be read"
+            raise TransferFailed(Trouble.MISSING, one.source, note)
+        return Source(one.source, location.urls, location.digest, location.size_bytes)
+
+
+def _worst(failures: Sequence[BaseException]) -> TransferFailed:
+    """Of several, one that waiting does not help comes first: the others would only put that off."""
+    found = [failure for failure in failures if isinstance(failure, TransferFailed)]
+    return next((one for one in found if one.trouble not in PASSING), found[0])
+
+
+def errno_of(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, "")
