@@ -25,6 +25,7 @@ NAMES = (
     "assignment",
     "blocking",
     "crash",
+    "stage_cached",
     "tapis_load",
 )
 
