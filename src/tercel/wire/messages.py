@@ -36,7 +36,7 @@ from tercel.core.presence import Held as Held
 from tercel.core.reports import Report
 from tercel.wire.looking import Found, What
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Changed only when an older peer could not understand; peers of another number are refused."""
 
 MAX_FRAME_BYTES = 16 * 2**20
@@ -48,8 +48,6 @@ LOOK = "look"
 """In Hello.knows: Look."""
 SCATTERED = "scattered"
 """In Hello.knows: Scattered."""
-FILES = "files"
-"""In Hello.knows: it brings and delivers files."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -65,7 +63,7 @@ class Hello(_Message, frozen=True):
     info: WorkerInfo
     held: list[Held]
     knows: tuple[str, ...] = ()
-    """What it understands beyond its protocol's first version: LOOK, SCATTERED, FILES."""
+    """What it understands beyond its protocol's first version: LOOK, SCATTERED."""
 
 
 class Presence(_Message, frozen=True):
@@ -179,6 +177,8 @@ class Welcome(_Message, frozen=True):
     """Attempts that are no longer wanted: end them, report nothing."""
     now: float = 0.0
     """The manager's clock, so that a worker can tell how far its own is off."""
+    throttled: bool = False
+    """Whether it wants to be asked (Book) before a file is moved."""
 
 
 class Refused(_Message, frozen=True):

@@ -29,7 +29,7 @@ from tercel.worker.cleaning import Cleanup, cleans_after
 from tercel.worker.debts import Debts
 from tercel.worker.held import Attempt, Job, Lane
 from tercel.worker.lanes import Lanes
-from tercel.worker.parcels import Parcels, delivers, unstaged
+from tercel.worker.parcels import Parcels, delivers, told, unstaged
 from tercel.worker.staging import Place, Staging
 
 
@@ -63,6 +63,7 @@ class Agent:
         """Those of the staging ones that want files."""
         self._new_wants: list[Attempt] = []
         self._unwanted: list[int] = []
+        self._left: list[tuple[Report, Job, str]] = []
         self._undo: dict[tuple[int, int], list[str]] = {}
         """By job and task: what is to be removed before an attempt of it is begun."""
         self.parcels = Parcels()
@@ -164,6 +165,7 @@ class Agent:
             self._jobs[brief.job] = Job(brief)
         else:
             known.program, known.needs, known.ended = brief.program, brief.needs, False
+            known.declared = None
 
     def on_forget(self, job: int) -> None:
         if (known := self._jobs.get(job)) is not None:
@@ -199,7 +201,8 @@ class Agent:
         held.job.held += 1
         self._held[held.attempt] = held
         held.undo = self._undo.pop((held.job.id, held.task), [])
-        wants = bool(held.job.program.inputs or held.undo)
+        program = held.job.program
+        wants = bool(program.inputs or program.outputs or held.undo)
         if wants:
             self._unbrought[held.attempt] = held
             self._new_wants.append(held)
@@ -287,7 +290,7 @@ class Agent:
     def _let_go(self, held: Attempt) -> None:
         del self._held[held.attempt]
         self._unbrought.pop(held.attempt, None)
-        if held.job.program.inputs or held.undo:
+        if held.job.program.inputs:
             self._unwanted.append(held.attempt)
         if held.keys:
             self._values.release(held.attempt, held.keys)
@@ -352,6 +355,11 @@ class Agent:
         self._let_go(held)
         report = Report(held.job.id, held.task, attempt, End.UNSTAGED, 0, now, 0.0, 0.0, 0, hitch.note)
         return self._owe(unstaged(report, hitch))
+
+    def take_left(self) -> list[tuple[Report, Job, str]]:
+        """How attempts ended whose files are to be delivered, with their jobs and lines, each told once."""
+        left, self._left = self._left, []
+        return left
 
     def on_delivered(self, attempt: int, files: tuple[Made, ...]) -> list[Report]:
         return self._owe(self.parcels.delivered(attempt, files))
@@ -444,10 +452,9 @@ class Agent:
         lane.attempts[head.attempt] = head
         job, inputs = head.job, self._values.inputs(head.keys)
         ids = (lane.number, job.id, head.task, head.attempt)
-        if not job.program.inputs and not job.program.outputs:
+        if not head.links and not head.gathers:
             return Launch(*ids, job.program, head.line, head.call, inputs, lane.env)
-        gathers = job.gathers(head.task, head.line) if job.program.outputs else []
-        where = f"{self._outgoing}/{head.attempt}" if gathers else ""
+        where, gathers = f"{self._outgoing}/{head.attempt}", head.gathers
         return Launch(*ids, job.program, head.line, head.call, inputs, lane.env, head.links, gathers, where)
 
     def on_started(self, attempts: list[int]) -> list[int]:
@@ -494,9 +501,11 @@ class Agent:
                 mean = held.job.mean_wall_s
                 held.job.mean_wall_s = report.wall_s if mean is None else mean + 0.2 * (report.wall_s - mean)
             self._let_go(held)
-            if held.wanted and held.job.program.outputs and delivers(report):
+            if held.wanted and held.gathers and delivers(report):
                 self.parcels.begin(report)
+                self._left.append((report, held.job, held.line))
             elif held.wanted:
+                report = told(report)
                 self._debts.add(report)
                 owed.append(report)
         if back:

@@ -73,7 +73,11 @@ class Bringing:
         for held in self._agent.wants():
             self._start(held)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._open:
             self._open = False
             self._cache.close()
@@ -121,6 +125,7 @@ class Bringing:
     async def _links(self, held: Attempt) -> list[tuple[str, str]]:
         try:
             wanted = held.job.inputs(held.task, held.line)
+            held.gathers = held.job.gathers(held.task, held.line)
         except UsageError as error:
             raise TransferFailed(Trouble.REFUSED, "", str(error)) from None
         if not wanted:

@@ -104,6 +104,11 @@ class Conversation:
         self._outbox.add_seen(seen)
         self._awake.set()
 
+    def say(self, message: FromWorker) -> None:
+        """In the next frame."""
+        self._outbox.add(message)
+        self._awake.set()
+
     def tail(self, data: TailData) -> None:
         self._outbox.add_tail(data)
         self._awake.set()

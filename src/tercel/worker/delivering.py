@@ -87,6 +87,13 @@ class Delivering:
             if self._parcels.pop(attempt, None) is not None:
                 asyncio.get_running_loop().run_in_executor(None, self._outgoing.remove, attempt)
 
+    async def close(self) -> None:
+        """What is not delivered is found by the next process."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def _start(self, report: Report, fresh: bool) -> None:
         attempt = report.attempt
         task = asyncio.get_running_loop().create_task(self._deliver_all(report, fresh))

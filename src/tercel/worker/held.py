@@ -84,6 +84,7 @@ class Attempt:
     __slots__ = (
         "attempt",
         "call",
+        "gathers",
         "job",
         "keys",
         "lane",
@@ -105,6 +106,8 @@ class Attempt:
         self.keys = job.values(call)
         self.links: list[tuple[str, str]] = []
         """Files that it reads, once they are here: (path in the cache, name in its sandbox)."""
+        self.gathers: list[tuple[str, str]] = []
+        """What is taken out of its sandbox when it has ended: (pattern, after which end)."""
         self.undo: list[str] = []
         """What earlier attempts had delivered, to be removed before this one is begun."""
         self.lane: Lane | None = None

@@ -2,7 +2,8 @@
 
     started, returned,
     fetches, tail             in the next frame
-    cached, probed, seen      in the next frames, some at a time
+    about files, cached,
+    probed, seen              in the next frames, some at a time
     small reports             in the next frames, in order of ending
     reports with segments     one after the other: its segments in as many frames as it takes, then the report
 
@@ -45,6 +46,8 @@ CACHED_KEYS = 500
 """In one of them."""
 PROBED_MOST = 100
 """Verdicts in one frame."""
+SMALL_MOST = 100
+"""Messages about files in one frame."""
 _REPORT_BYTES = 128
 """Of a report beside its outputs, about."""
 
@@ -61,6 +64,7 @@ class Outbox:
         self._fetches: list[Fetch] = []
         self._cached: list[Cached] = []
         self._probed: list[Probed] = []
+        self._small: list[FromWorker] = []
         self._seen: deque[Seen] = deque()
         self._tails: list[TailData] = []
         self._tail_bytes = 0
@@ -85,6 +89,10 @@ class Outbox:
     def add_cached(self, kept: list[tuple[str, int]], gone: list[str]) -> None:
         for at in range(0, max(len(kept), len(gone)), CACHED_KEYS):
             self._cached.append(Cached(kept[at : at + CACHED_KEYS], gone[at : at + CACHED_KEYS]))
+
+    def add(self, message: FromWorker) -> None:
+        """Small, and said once: about files."""
+        self._small.append(message)
 
     def add_probed(self, probed: Probed) -> None:
         self._probed.append(probed)
@@ -143,6 +151,9 @@ class Outbox:
         if self._cached:
             messages += self._cached[:CACHED_MOST]
             del self._cached[:CACHED_MOST]
+        if self._small:
+            messages += self._small[:SMALL_MOST]
+            del self._small[:SMALL_MOST]
         if self._probed:
             messages += self._probed[:PROBED_MOST]
             del self._probed[:PROBED_MOST]

@@ -37,7 +37,7 @@ class Parcels:
     def delivered(self, attempt: int, files: tuple[Made, ...]) -> Report | None:
         """The report that is owed now; None: nobody wants it any more."""
         report = self.delivering.pop(attempt, None)
-        return None if report is None else msgspec.structs.replace(report, files=files)
+        return None if report is None else told(msgspec.structs.replace(report, files=files))
 
     def hitched(self, attempt: int, hitch: Hitch) -> Report | None:
         """The report of that; what can go on later is parked."""
@@ -83,5 +83,10 @@ def delivers(report: Report) -> bool:
 
 def unstaged(report: Report, hitch: Hitch) -> Report:
     return msgspec.structs.replace(
-        report, end=End.UNSTAGED, code=0, note=hitch.note, hitch=hitch, files=(), value=None
+        report, end=End.UNSTAGED, code=0, note=hitch.note, hitch=hitch, files=(), value=None, gathered=()
     )
+
+
+def told(report: Report) -> Report:
+    """As the manager hears it: what was gathered is the worker's business."""
+    return msgspec.structs.replace(report, gathered=()) if report.gathered else report

@@ -30,26 +30,32 @@ from tercel.wire.messages import (
     PROTOCOL,
     SCATTERED,
     Ack,
+    Booked,
     Brief,
     Cancel,
     Drain,
     Fetch,
     Forget,
     FromManager,
+    FromWorker,
     Hello,
+    Located,
     Look,
     Offer,
+    Park,
     Piece,
     Ping,
     Presence,
     Probe,
     Probed,
     Refused,
+    Resume,
     Scattered,
     Seen,
     Tail,
     TailData,
     TakeBack,
+    Undo,
     Welcome,
 )
 from tercel.worker import health
@@ -57,6 +63,7 @@ from tercel.worker.agent import Agent
 from tercel.worker.cleaning import last_words
 from tercel.worker.conversation import Conversation, first_to_end
 from tercel.worker.fetching import StageIn
+from tercel.worker.files import OUTGOING, Files, Way
 from tercel.worker.leaving import Leaving, what_waits
 from tercel.worker.options import WorkerOptions
 from tercel.worker.pressure import Pressure
@@ -82,20 +89,35 @@ class Worker:
         senses: Senses,
         pressure: Pressure,
         testers: Asks | None = None,
+        way: Way | None = None,
     ) -> None:
         """`info`: how it describes itself. `senses` and `pressure`: how it learns of its node, and heeds it.
 
-        `testers`: who is asked whether what tasks are blocked on has cleared; without them it never has.
+        `testers`: who is asked whether what tasks are blocked on has cleared; without them it never has. `way`: to the
+        files that the manager keeps.
         """
         self._options = options
         self._dialer = dialer
         self._runner = runner
         self._rng = rng
         self._info = info
-        self._agent = Agent(info.capacity, info.indices, options.cache_bytes)
+        self._agent = Agent(
+            info.capacity, info.indices, options.cache_bytes, str(options.dir.absolute() / OUTGOING)
+        )
         self._stage_in = StageIn(options.dir, self._info.node, self._agent, self._owe)
         self._home = Home(options.dir, self._info.node, rng)
         self._instance = f"{rng.getrandbits(64):016x}"
+        self._files = Files(
+            options,
+            info,
+            self._instance,
+            self._agent,
+            way,
+            say=self._say,
+            on_owed=self._owe_late,
+            on_brought=self._launch,
+            on_error=self._fail,
+        )
         self._talk: Conversation | None = None
         """While there is a link, from its Hello on."""
         self._probing = Probing(testers, info.node, self._probed)
@@ -137,17 +159,19 @@ class Worker:
                 )
             finally:
                 await self._leaving.stop_runner()
+                await self._files.close()
             if self._failure is not None:
                 raise self._failure  # while the runner was stopping
 
     async def _prepare(self) -> None:
         """Take over what an earlier process left."""
         self._stage_in.prepare()
-        self._agent.restore(self._home.spool.load())
+        self._agent.restore(self._home.spool.load(), self._files.prepare())
         if self._agent.owed:
             log.info("Found %d results of an earlier run to deliver.", len(self._agent.owed))
         await self._runner.start(self)
-        if stale := self._runner.kept() - self._agent.owed.keys():
+        stale = self._runner.kept() - self._agent.owed.keys() - self._agent.parcels.parked.keys()
+        if stale:
             self._runner.forget(list(stale))  # acknowledged, but killed before they were removed
 
     async def _join(self) -> None:
@@ -189,7 +213,10 @@ class Worker:
                 self._owe(owed)
             if len(owed) < len(reports):
                 wanted = {report.attempt for report in owed}
-                self._runner.forget([r.attempt for r in reports if r.attempt not in wanted])
+                parcels = self._agent.parcels
+                self._runner.forget(
+                    [r.attempt for r in reports if r.attempt not in wanted and r.attempt not in parcels]
+                )
             if self._followed:
                 self._followed.difference_update([report.attempt for report in reports])
             self._launch()
@@ -210,6 +237,18 @@ class Worker:
         self._watch.note("; ".join(filter(None, self._notes.values())))
         if self._talk is not None:
             self._talk.wake()
+
+    def _owe_late(self, reports: list[Report]) -> None:
+        """Of attempts whose files were moved."""
+        if reports:
+            self._owe(reports)
+            self._launch()
+            self._leaving.look()
+
+    def _say(self, message: FromWorker) -> None:
+        # Without a link there is nobody to hear it: what is still to be said is said on the next one.
+        if self._talk is not None:
+            self._talk.say(message)
 
     def _owe(self, reports: list[Report]) -> None:
         self._home.spool.append(reports)
@@ -290,6 +329,7 @@ class Worker:
     # -- from the manager ---------------------------------------------------------------------------------
 
     def _on_welcome(self, welcome: Welcome) -> None:
+        self._files.drop(welcome.drop, time.time(), tell=False)
         kill = self._agent.on_welcome(welcome.drop)
         if kill:
             self._runner.kill(kill)
@@ -298,6 +338,7 @@ class Worker:
             self._forget([attempt for attempt in welcome.drop if attempt not in killed])
         self._fetch(self._stage_in.asks_again())
         self._cached(self._agent.kept_values(), [])
+        self._files.linked(welcome.throttled)
         self._launch()
         self._tell("clock", skew := health.skew(welcome.now, time.time()))
         if skew:
@@ -333,6 +374,8 @@ class Worker:
                     self._follow(attempt, on)
                 case Piece():
                     self._fetch(self._stage_in.on_piece(message))
+                case Located() | Booked() | Park() | Resume() | Undo():
+                    self._files.take(message)
                 case Probe():
                     self._probing.ask(message)
                 case Look():
@@ -360,6 +403,7 @@ class Worker:
             self._talk.returned(attempts)
 
     def _cancel(self, attempts: list[int]) -> None:
+        self._files.drop(attempts, time.time(), tell=True)
         kill, unstarted = self._agent.on_cancel(attempts)
         if kill:
             self._runner.kill(kill)
@@ -367,7 +411,9 @@ class Worker:
 
     def _forget(self, attempts: list[int]) -> None:
         self._home.spool.acknowledge(attempts, self._agent.owed.values())
-        self._runner.forget(attempts)
+        parcels = self._agent.parcels
+        self._runner.forget([attempt for attempt in attempts if attempt not in parcels])
+        self._files.settled(attempts)
 
     def _follow(self, attempt: int, on: bool) -> None:
         if on and self._agent.in_lane(attempt):
@@ -411,6 +457,7 @@ class Worker:
 
     def _launch(self) -> None:
         self._fetch(self._stage_in.asks())
+        self._files.look()
         if news := self._agent.cache_news():
             self._cached(*news)
         launches = self._agent.launches()
