@@ -132,6 +132,13 @@ BEYOND_A_SCHEMA = {
     "POST /v1/switches": {"name", "why"},
     "GET /v1/snapshot": {"select"},
     "POST /v1/restore": {"snapshot"},
+    "GET /v1/files": {"prefix", "pattern", "after"},
+    "GET /v1/files/one": {"name"},
+    "GET /v1/jobs/{job}/files": {"tasks", "after"},
+    "POST /v1/files": {"name", "urls"},
+    "POST /v1/files/checked": {"name", "url", "bad"},
+    "DELETE /v1/files": {"name", "url"},
+    "PUT /v1/contents/{digest}": {"digest"},
     "POST /v1/fork": {"select", "at", "changes", "name", "queue"},
 }
 """Fields with rules that a schema cannot tell: 9-0 is no range, a blank is no command, characters are not bytes."""
@@ -159,6 +166,7 @@ def test_every_operation_does_what_the_document_says(case: schemathesis.Case, se
     case.validate_response(response, headers=headers, excluded_checks=excluded)
     if response.status_code >= 400:
         assert response.headers["content-type"] == ["application/problem+json"]
+    if response.status_code >= 400 and case.method != "HEAD":
         problem = response.json()
         assert problem["detail"]
         assert problem["status"] == response.status_code

@@ -4,6 +4,7 @@
       +- UsageError        the caller's mistake: the same request fails again
       |    +- NotFound     names something that is not there
       |    +- Forbidden    is not the caller's to do
+      |    +- Conflict     something else is there under that name
       +- PeerError         the other process broke the protocol
       +- PassingFault      retrying helps
            +- StoreFull    no room on the manager's disk
@@ -31,6 +32,10 @@ class NotFound(UsageError):
 
 class Forbidden(UsageError):
     """The caller's token does not allow this."""
+
+
+class Conflict(UsageError):
+    """What the request would put somewhere is another thing than is there already."""
 
 
 class PeerError(TercelError):

@@ -3,7 +3,7 @@
 In small slices, each where commits are made and between two of them, so that nobody waits long for the disk.
 What jobs have left that were never here, since they could not be restored or forked, goes without being asked for, and so
 do uploaded values that no job has referred to for a day; and what is told of tasks (not the tasks), if the manager was given
-an age for it.
+an age for it. Contents that no file refers to go as well: see `vault`.
 """
 
 import asyncio
@@ -78,6 +78,7 @@ async def keep_sweeping(manager: Manager) -> None:
             else:
                 by_age_at = loop.time() + EVERY_S
                 await _sweep_by_age(manager)
+            await asyncio.to_thread(manager.vault.sweep, manager.store.names_at)
         except PassingFault as error:
             log.warning("what is left of removed jobs, and what is old, stays for now: %s", error)
 

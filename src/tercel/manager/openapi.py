@@ -6,8 +6,10 @@ import msgspec
 
 from tercel import __version__
 from tercel.core import commands, placement, points, rules
+from tercel.core.filenames import NAME_MOST, URL_MOST
 from tercel.core.model import MAX_BACKOFF_S, MAX_MEM_BYTES, MAX_PRIORITY, Role
 from tercel.manager.access import MAX_NOTE, MAX_USER
+from tercel.manager.files import MOST_BAD, MOST_URLS
 from tercel.manager.requests import MAX_REASON, MAX_SELECTORS
 from tercel.manager.submissions import MAX_KEY
 from tercel.wire.api import (
@@ -21,6 +23,7 @@ from tercel.wire.api import (
     Selection,
     Submission,
 )
+from tercel.wire.api_files import Checked, NewFile
 
 Json = dict[str, Any]
 
@@ -170,6 +173,13 @@ _LIMITS: dict[type, Json] = {
         "user_max": {"minimum": 0, "maximum": rules.MAX_CAP},
         "reason": {"maxLength": MAX_REASON},
     },
+    NewFile: {
+        "name": {"pattern": r"^(lfn:|up:[^/]+/).+$", "maxLength": NAME_MOST},
+        "digest": {"pattern": r"^(blake3:|sha256:)[0-9a-f]{64}$|^md5:[0-9a-f]{32}$"},
+        "size_bytes": {"minimum": 0, "maximum": MAX_NUMBER},
+        "urls": {"maxItems": MOST_URLS, "items": {"minLength": 1, "maxLength": URL_MOST}},
+    },
+    Checked: {"bad": {"maxLength": MOST_BAD}},
     NewToken: {
         "user": {"minLength": 1, "maxLength": MAX_USER, "pattern": r"^\S(.*\S)?$"},
         "note": {"maxLength": MAX_NOTE},
@@ -269,8 +279,10 @@ _WORDS = {
     403: "the token does not allow this",
     404: "there is no such thing, or it is not yours",
     408: "the request did not arrive in time",
+    409: "other bytes have that name",
     413: "the request is too large",
     415: "the request is compressed",
+    416: "there are not so many bytes",
     503: "something is broken for now; try again",
     507: "no room on the manager's disk",
 }

@@ -3,7 +3,7 @@
 import msgspec
 from aiohttp import web
 
-from tercel.core.errors import Forbidden, NotFound, PassingFault, StoreFull, TercelError, UsageError
+from tercel.core.errors import Conflict, Forbidden, NotFound, PassingFault, StoreFull, TercelError, UsageError
 from tercel.wire.api import Problem
 
 MAX_DETAIL = 2000
@@ -43,6 +43,8 @@ def problem_of(error: TercelError) -> web.Response:
             return problem(404, "not found", str(error), error.field)
         case Forbidden():
             return problem(403, "not allowed", str(error), error.field)
+        case Conflict():
+            return problem(409, "taken", str(error), error.field)
         case UsageError():
             return problem(400, "wrong request", str(error), error.field)
         case StoreFull():

@@ -28,6 +28,7 @@ from tercel.core.errors import Forbidden, PassingFault, UsageError
 from tercel.core.model import BlockRule, JobRow, Role
 from tercel.manager import blocking
 from tercel.manager.access import Identity
+from tercel.manager.filing import Filing
 from tercel.manager.finding import pinned
 from tercel.manager.inputs import restored
 from tercel.manager.service import Manager
@@ -171,14 +172,17 @@ async def _restore(
         placing = Placing(parts(path), places, contents.values & absent)
         kept = Restored(header.id, manager.clock(), who.user, tuple(plan.ids.items()))
         notes = plan.histories(f"by {who.user}", header)
-        adopted = await put_in(manager, plan.rows, placing, plan.condition_rows(header.saved_at), notes, kept)
+        filing = Filing(manager)
+        adopted = await put_in(
+            manager, plan.rows, placing, plan.condition_rows(header.saved_at), notes, kept, filing=filing
+        )
         return Restoration(
             id=header.id,
             jobs=list(plan.ids.items()),
             conditions=[(row.id, adopted.get(id, id)) for row, id in plan.conditions],
             tasks=sum(row.task_count for row in plan.rows),
             unfinished=sum(row.task_count for row in plan.rows) - sum(job.ended for job in contents.jobs),
-            notes=plan.notes,
+            notes=[*plan.notes, *filing.notes],
         )
 
 
@@ -191,6 +195,7 @@ async def put_in(
     kept: Restored,
     *,
     anew: bool = False,
+    filing: Filing | None = None,
 ) -> dict[int, int]:
     """Jobs with a past are this manager's, all of them or none, and go on. One such at a time.
 
@@ -202,6 +207,8 @@ async def put_in(
         await _stage(manager, numbers, placing)
         added = [JobAdded(row, (), (), placing.edges.get(row.id, ())) for row in rows]
         changes: list[Change] = [*added, *map(ConditionSet, conditions), *notes]
+        if filing is not None:
+            changes += await filing.registered(placing.files)
         await manager.on_disk(partial(manager.store.adopt, numbers, changes, kept))
     except BaseException:
         with suppress(PassingFault):  # then it is gone with the next start

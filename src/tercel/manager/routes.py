@@ -5,6 +5,7 @@ from tercel.core.states import TaskState
 from tercel.manager import handlers
 from tercel.manager.calls import MSGPACK
 from tercel.manager.openapi import MAX_NUMBER, TASKS, Operation, Parameter
+from tercel.manager.routes_files import FILE_ROUTES
 from tercel.manager.routes_forks import FORK_ROUTES
 from tercel.manager.routes_history import HISTORY_ROUTES
 from tercel.manager.routes_looking import LOOKING_ROUTES
@@ -222,6 +223,7 @@ _ROUTES: list[Route] = [
     *LOOKING_ROUTES,
     *SNAPSHOT_ROUTES,
     *FORK_ROUTES,
+    *FILE_ROUTES,
 ]
 
 PUBLIC = [

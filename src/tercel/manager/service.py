@@ -36,6 +36,7 @@ from tercel.core.effects import (
 from tercel.core.errors import PassingFault
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow
+from tercel.manager.catalogue import Catalogue
 from tercel.manager.clock import WatchedClock
 from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub
@@ -45,6 +46,7 @@ from tercel.manager.probing import Examiners, Probing
 from tercel.manager.snapshots import Snapshots
 from tercel.manager.telling import Telling
 from tercel.manager.values import Uploads
+from tercel.manager.vault import Vault
 from tercel.stores.contract import Store
 from tercel.stores.snapshot.placing import new_ids
 from tercel.wire.messages import Ack, Cancel, Drain, TakeBack, Welcome
@@ -107,6 +109,8 @@ class Manager:
         self.leftovers = asyncio.Event()
         """Set when jobs that never came to be have left something in the store."""
         self.uploads = Uploads()
+        self.vault = Vault(options.data)
+        self.catalogue = Catalogue(store)
         self.snapshots = Snapshots(self)
         self._next_job = loaded.next_job
         self._arrivals: list[_Arrival] = []
@@ -266,6 +270,7 @@ class Manager:
         Returns how many changes were saved beside submissions, None if something must be tried again.
         """
         changes, effects = self.machine.take()
+        self.catalogue.begin()
         self._unsaved += changes
         self._undone += effects
         arrivals, self._arrivals = self._arrivals, []
@@ -282,6 +287,7 @@ class Manager:
                 await self._could_not_save(fault, arrivals)
                 return None if self._unsaved else 0
             self._unsaved = []
+            self.catalogue.durable()
             if self._fault is not None:
                 log.warning("saving works again")
                 self._fault = None

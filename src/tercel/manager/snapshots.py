@@ -297,13 +297,13 @@ async def _in_turn(stack: AsyncExitStack, turn: AbstractAsyncContextManager[None
         raise PassingFault("other snapshots are being saved: try again in a minute") from None
 
 
-def check_room(path: Path, more_bytes: int) -> None:
+def check_room(path: Path, more_bytes: int, what: str = "the snapshot") -> None:
     """What a client sends must not take the room that the store needs to go on."""
     usage = shutil.disk_usage(path.parent)
     spare = min(SPARE_BYTES, int(usage.total * SPARE_PART))
     if usage.free - more_bytes < spare:
         raise StoreFull(
-            f"no room on the manager's disk for the snapshot ({path.parent}): {usage.free:,} bytes are free, and "
+            f"no room on the manager's disk for {what} ({path.parent}): {usage.free:,} bytes are free, and "
             f"{spare:,} of them are kept for its store"
         )
 

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from tercel.core.errors import (
+    Conflict,
     Forbidden,
     NotFound,
     PassingFault,
@@ -59,6 +60,8 @@ def problem(answer: Answer) -> TercelError:
             return NotFound(text, field)
         case 401 | 403:
             return Forbidden(text, field)
+        case 409:
+            return Conflict(text, field)
         case 507:
             return StoreFull(text)
         case 429 | 502 | 503 | 504:

@@ -283,7 +283,7 @@ large: then GET /values/t37.4 gives it.
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that is there now."""
+    """A value, or a content, that is there now."""
 
     key: str
     repeated: bool = False
