@@ -63,7 +63,7 @@ class Lab:
         self.host = "127.0.0.1"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TERCEL_", "PYTEST_"))}
         self.env["LAB"] = str(root)
-        for name in ("XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
+        for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
             directory = root / name.lower()
             directory.mkdir(mode=0o700)
             self.env[name] = str(directory)

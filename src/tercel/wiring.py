@@ -29,7 +29,7 @@ from tercel.links.access import FILE_NAME, Access, is_loopback_host, remove_acce
 from tercel.links.contract import Dialer, ManagerEnd
 from tercel.links.failover import FailoverDialer
 from tercel.links.local import LocalDialer
-from tercel.links.places import private_dir
+from tercel.links.places import cache_dir, private_dir
 from tercel.links.websocket import WebSocketDialer
 from tercel.manager.access import Tokens, digest, issue
 from tercel.manager.cleaning import keep_sweeping
@@ -43,6 +43,7 @@ from tercel.runners.pool import SpawnerPool
 from tercel.stores.sqlite import SqliteStore
 from tercel.testers.late import LateTesters
 from tercel.wire.api import IssuedToken, TokenView
+from tercel.worker.files import Way
 from tercel.worker.meter import Meter
 from tercel.worker.node import describe, usable_cores, usable_mem_bytes
 from tercel.worker.options import WorkerOptions
@@ -166,7 +167,8 @@ async def serving(
                 if local_worker is None:
                     yield served
                 else:
-                    async with _worker_here(manager, local_worker, testers) as (worker, work):
+                    here = _worker_here(manager, local_worker, testers, lambda: (door.url, keys.worker))
+                    async with here as (worker, work):
                         served.has_worker(worker, work)
                         yield served
 
@@ -328,7 +330,7 @@ async def _running(coroutine: Coroutine[Any, Any, None]) -> AsyncIterator[asynci
 
 @asynccontextmanager
 async def _worker_here(
-    manager: Manager, options: WorkerOptions, testers: LateTesters
+    manager: Manager, options: WorkerOptions, testers: LateTesters, way: Way
 ) -> AsyncIterator[tuple[Worker, "asyncio.Task[None]"]]:
     conversations: set[asyncio.Task[None]] = set()
 
@@ -337,7 +339,7 @@ async def _worker_here(
         conversations.add(task)
         task.add_done_callback(conversations.discard)
 
-    worker = await _worker(options, LocalDialer(accept), testers)
+    worker = await _worker(options, LocalDialer(accept), testers, way)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(worker.run())
         try:
@@ -354,15 +356,17 @@ async def work(
 ) -> None:
     """Until drained, stopped or refused. `ways`: the manager's addresses, each with a token for it."""
     private_dir(options.dir)
-    dialer = FailoverDialer([WebSocketDialer(url, token) for url, token in ways])
+    dialer = FailoverDialer([(url, token, WebSocketDialer(url, token)) for url, token in ways])
     async with _testers() as testers:
-        worker = await _worker(options, dialer, testers)
+        worker = await _worker(options, dialer, testers, dialer.way)
         on_worker(worker)
         await worker.run()
 
 
-async def _worker(options: WorkerOptions, dialer: Dialer, testers: LateTesters) -> Worker:
+async def _worker(options: WorkerOptions, dialer: Dialer, testers: LateTesters, way: Way) -> Worker:
     """Raises UsageError if this node cannot give what the options say."""
+    if options.cache_dir is None:
+        options = msgspec.structs.replace(options, cache_dir=cache_dir())
     info = await asyncio.to_thread(describe, options)
     if info.gpus:
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # tasks count GPUs as the worker does
@@ -375,6 +379,7 @@ async def _worker(options: WorkerOptions, dialer: Dialer, testers: LateTesters) 
         senses=NodeSenses(options.dir, Meter(options.dir).read, options.health_check),
         pressure=pressure_for(options, info.capacity, usable_cores(), usable_mem_bytes()),
         testers=testers,
+        way=way,
     )
 
 

@@ -11,7 +11,7 @@ from tests.api.scene import Scene
 
 def make_home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory for everything: nothing of the machine's own user is read or written."""
-    for name in ("XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
+    for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
         place = directory / name.lower()
         place.mkdir(mode=0o700)
         monkeypatch.setenv(name, str(place))

@@ -36,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in list(os.environ):
         if name.startswith(("TERCEL_", "_TERCEL_")):
             monkeypatch.delenv(name)
-    for name in ("XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
+    for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"):
         (tmp_path / name.lower()).mkdir(mode=0o700)
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     monkeypatch.delenv("COLUMNS", raising=False)

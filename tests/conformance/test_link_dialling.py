@@ -120,10 +120,11 @@ async def test_the_address_that_answers_is_taken_and_tried_first_from_then_on(
 ) -> None:
     urls = f"http://127.0.0.1:{unused_tcp_port}", f"{server.url}/403", server.url, f"{server.url}/502"
     ways = [Way(url) for url in urls]
-    dialer = FailoverDialer(ways)
+    dialer = FailoverDialer([(url, "secret", way) for url, way in zip(urls, ways, strict=True)])
     for _ in range(2):
         await close_all(await dialer.dial(), await server.arrived.get())
     assert [way.dialled for way in ways] == [1, 1, 2, 0]
+    assert dialer.way() == (server.url, "secret")
 
 
 @pytest.mark.C(13)
@@ -135,5 +136,5 @@ async def test_if_none_answers_all_are_told_and_haste_is_as_for_the_best(
     server: Server, answers: tuple[str, ...], error: type[Exception]
 ) -> None:
     with pytest.raises(error) as raised:
-        await FailoverDialer([Way(f"{server.url}/{answer}") for answer in answers]).dial()
+        await FailoverDialer([(answer, "", Way(f"{server.url}/{answer}")) for answer in answers]).dial()
     assert all(f"{server.url}/{answer}" in str(raised.value) for answer in answers)

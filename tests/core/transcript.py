@@ -139,7 +139,7 @@ class Stage:
 
     def play(self, event: str) -> list[str]:
         """What an event leads to, line by line."""
-        self.machine.taken = lambda name, _: "job 9's" if name in self.taken else ""
+        self.machine.names = self
         self._happen(event)
         self.machine.tick(self.now)
         self.machine.round()
@@ -149,6 +149,19 @@ class Stage:
         assert violations(self.machine) == []
         told = [f"+ {text}" for change in changes if (text := self._tell_change(change))]
         return told + [f"< {text}" for effect in effects if (text := self._tell_effect(effect))]
+
+    # -- what the catalogue says (core.names.Names) -----------------------------------------------------------
+
+    def other(self, name: str, _digest: str, /) -> str:
+        return "job 9's" if name in self.taken else ""
+
+    def has(self, name: str, /) -> bool:
+        return name in self.taken
+
+    def note(self, change: Change, /) -> None:
+        match change:
+            case FileRegistered(file):
+                self.made.add(file.name)
 
     # -- what happens -------------------------------------------------------------------------------------
 

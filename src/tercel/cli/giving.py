@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypedDict, TypeVar
 
 import click
@@ -55,11 +56,18 @@ _DESCRIBING = (
         help="Run before joining and every minute; while it fails, no tasks are taken, and its last line says why.",
     ),
     click.option(
+        "--cache-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Keep files that tasks read there, for the next ones. All workers of a node may share one.  "
+        "[default: the same for all of this user]",
+    ),
+    click.option(
         "--cache-size",
-        default="1G",
+        default="20G",
         metavar="SIZE",
         show_default=True,
-        help="Disk for values of Python calls that are kept for the next ones.",
+        help="Disk for such files, at most; and as much again for values of Python calls.",
     ),
 )
 
@@ -105,6 +113,7 @@ class Describing(TypedDict):
     gpus: int | tuple[str, ...] | None
     time_limit_s: float | None
     health_check: str
+    cache_dir: Path | None
     cache_bytes: int
 
 
@@ -114,6 +123,7 @@ def read_description(
     resources: Sequence[str],
     time_limit: str | None,
     health_check: str,
+    cache_dir: Path | None,
     cache_size: str,
 ) -> Describing:
     """Raises UsageError."""
@@ -132,5 +142,6 @@ def read_description(
         gpus=offered.gpus,
         time_limit_s=time_limit_s,
         health_check=health_check,
+        cache_dir=cache_dir.absolute() if cache_dir is not None else None,
         cache_bytes=parse_size(cache_size, "cache-size"),
     )

@@ -106,6 +106,8 @@ class Blocked(Books):
         """Those that are tested at one worker, by that."""
         self._for_workers: dict[int, Condition] = {}
         """Those that wait for a worker of some kind to come."""
+        self._for_names: dict[str, dict[int, Condition]] = {}
+        """Those that wait for a name of the catalogue, by tester."""
         self._next_condition = loaded.next_condition
         self._tests: list[tuple[float, int]] = []
         """When which condition is to be tested."""
@@ -239,6 +241,8 @@ class Blocked(Books):
             self._at_worker.setdefault(condition.row.where, {})[condition.id] = condition
         elif condition.row.tester.startswith("worker:"):
             self._for_workers[condition.id] = condition
+        elif condition.row.tester.startswith(("made:", "unused:")):
+            self._for_names.setdefault(condition.row.tester, {})[condition.id] = condition
         self._await_test(condition)
 
     def pause_s(self, condition: Condition) -> float:
@@ -283,6 +287,10 @@ class Blocked(Books):
         if condition.count == 0 and self.conditions.pop(condition.id, None) is not None:
             condition.probe = 0
             self._for_workers.pop(condition.id, None)
+            if (same := self._for_names.get(condition.row.tester)) is not None:
+                same.pop(condition.id, None)
+                if not same:
+                    del self._for_names[condition.row.tester]
             if (
                 (others := self._at_worker.get(condition.row.where))
                 and others.pop(condition.id, None)

@@ -39,7 +39,7 @@ DEFAULT_POLICIES = {
     # A password that is tried again and again locks people out: Tapis, too, tries 15 times.
     "ssh-auth": "every 1m x5, 2m x5, then 5m at most 15 tests",
 }
-PATIENT = frozenset({"quota", "time", "enabled", "worker"})
+PATIENT = frozenset({"quota", "time", "enabled", "worker", "made"})
 """Nothing is broken where these wait: their turn comes. They are given up only if somebody says when."""
 PATIENT_POLICY = "every 10s x2, 20s x10, then 1m for ever"
 

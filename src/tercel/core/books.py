@@ -20,6 +20,7 @@ from tercel.core.inputs import Inputs
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job
 from tercel.core.model import Lease, Needs
+from tercel.core.names import FreeNames, Names
 from tercel.core.ready import ReadyQueue
 from tercel.core.saving import stop_saving
 from tercel.core.shares import ADVANCE_MOST_S, Queue
@@ -44,6 +45,8 @@ class Books(Accounts):
         self.workers: dict[str, Worker] = {}
         self.changes: list[Change] = []
         self.effects: list[Effect] = []
+        self.names: Names = FreeNames()
+        """Of files. Set by whoever keeps the catalogue."""
         self.ready = ReadyQueue(self._clock)
         self.switches = {row.name: row for row in loaded.switches}
         """What people turned off."""
@@ -79,6 +82,10 @@ class Books(Accounts):
         changes, effects = self.changes, self.effects
         self.changes, self.effects = [], []
         return changes, effects
+
+    def _change_files(self, change: Change) -> None:
+        self.changes.append(change)
+        self.names.note(change)
 
     # -- after a restart ----------------------------------------------------------------------------------
 

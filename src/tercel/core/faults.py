@@ -73,10 +73,10 @@ def _sought(hitch: Hitch) -> tuple[str, Place, str]:
     """(tester, where it is asked, how often)."""
     trouble, url = hitch.trouble, hitch.url
     if hitch.stage is Stage.REGISTER:
-        return f"unused:{url}", Place.MANAGER, DEFAULT_POLICY
+        return f"unused:{url}", Place.HERE, DEFAULT_POLICY
     if is_name(url):  # it is in no catalogue yet, or nowhere else
         made = trouble in (Trouble.MISSING, Trouble.CORRUPT)
-        return (f"made:{url}" if made else ""), Place.MANAGER, PATIENT_POLICY
+        return (f"made:{url}" if made else ""), Place.HERE, PATIENT_POLICY
     scheme, _, host = endpoint_of(url).partition("://")
     named = scheme in NETWORKED and bool(host)
     if trouble is Trouble.DOWN and named:

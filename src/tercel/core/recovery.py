@@ -296,6 +296,12 @@ class Recovery(Waves):
             if condition.row.tester == tester and condition.row.place is Place.HERE:
                 self._test_at(condition, now)
 
+    def on_name(self, name: str, now: float) -> None:
+        """A file of this name was registered, or removed: whoever waits for either need not wait for the next test."""
+        for tester in (f"made:{name}", f"unused:{name}"):
+            for condition in list(self._for_names.get(tester, {}).values()):
+                self._test_at(condition, now)
+
     def revise(self, job: Job, spec: JobSpec, now: float = 0.0, by: str = "") -> None:
         """If its rules were changed: what waits by one that is no more goes on, and finds out by the new ones."""
         before = job.row.spec.block_on

@@ -8,8 +8,6 @@
 A parked attempt is a stray whose worker keeps what it left. When its task goes on, so does it, where it is.
 """
 
-from collections.abc import Callable
-
 import msgspec
 
 from tercel.core.accounts import Settings
@@ -26,12 +24,6 @@ from tercel.core.workers import Worker
 
 
 class Registering(Adopting):
-    taken: Callable[[str, str], str] = staticmethod(lambda _name, _digest: "")
-    """Asked of a name and a digest: whose other file has that name; empty: it is free, or that of the same file.
-
-    Set by whoever keeps the catalogue: it is not in the books.
-    """
-
     def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
         super().__init__(settings, loaded, now)
         self._parked: list[int] = []
@@ -49,7 +41,7 @@ class Registering(Adopting):
         if event is TaskEvent.TRY_AGAIN:
             return None
         for made in report.files:
-            if made.name and (other := self.taken(made.name, made.digest)):
+            if made.name and (other := self.names.other(made.name, made.digest)):
                 note = f"{made.name} is another file already: {other}"
                 return Hitch(Stage.REGISTER, Trouble.REFUSED, made.name, note, kept=True)
         return None
@@ -68,8 +60,9 @@ class Registering(Adopting):
                 attempt=report.attempt,
             )
             if not is_name(name):
-                self.changes.append(FileRemoved(name))  # what was there is overwritten
-            self.changes.append(FileRegistered(file, (made.url,)))
+                self._change_files(FileRemoved(name))  # what was there is overwritten
+            self._change_files(FileRegistered(file, (made.url,)))
+            self.on_name(name, now)
 
     def _take_hitched(self, worker: Worker, flight: Flight, report: Report, hitch: Hitch, now: float) -> bool:
         """Whether something outside keeps its data from being moved or registered: then its task waits for that.

@@ -2,6 +2,7 @@
 
     quota:queue=chem<50      tasks under way of a queue, a user, a node or those that hold a resource (licence.matlab)
     worker:worker.gpus >= 1  a worker is connected that meets a condition
+    made:lfn:calib/2026      the catalogue has a file of that name; unused:lfn:…: it has none
     enabled:queue=chem       a queue is not paused; a worker (or node, or site) takes tasks; a system or application (app=matlab)
                              is not switched off
 
@@ -15,11 +16,14 @@ from tercel.core.books import Books
 from tercel.core.cel import ExpressionError
 from tercel.core.conditions import ConditionRow, Verdict
 from tercel.core.errors import UsageError
+from tercel.core.files import is_name
 from tercel.core.kinds import where_of
 
 KINDS = {
     "quota": "fewer tasks than so many are under way: quota:queue=chem<50, user=ada<10, node=n1<4, resource=licence.matlab<5",
     "worker": "a worker is connected that meets a condition: worker:worker.gpus >= 1",
+    "made": "the catalogue has a file of this name: made:lfn:calib/2026",
+    "unused": "the catalogue has no file of this name: unused:lfn:calib/2026",
     "enabled": "it is not turned off: enabled:queue=chem, worker=w1, node=n1, site=lab, or what `tercel switch` turns: "
     "app=matlab, system=hpc1",
 }
@@ -35,6 +39,10 @@ def normalise_here(kind: str, text: str) -> str:
             cel.where(text)
         except ExpressionError as error:
             raise UsageError(f"worker:{text[:100]}: {error}", "block_on") from None
+        return text
+    if kind in ("made", "unused"):
+        if not is_name(text) or not text.isprintable():
+            raise UsageError(f"{kind}:{text[:100]} is not one: {KINDS[kind]}", "block_on")
         return text
     match = (_QUOTA if kind == "quota" else _ENABLED).fullmatch(text)
     if match is None:
@@ -52,6 +60,9 @@ def verdict_here(books: Books, row: ConditionRow, now: float) -> Verdict:
         return _quota(books, text)
     if kind == "worker":
         return _worker(books, text, now)
+    if kind in ("made", "unused"):
+        is_there = books.names.has(text)
+        return Verdict(is_there == (kind == "made"), 0, "it is there" if is_there else "there is none")
     return _enabled(books, text)
 
 

@@ -297,7 +297,7 @@ class Waiting(Blocked):
         job.ready.update(tasks)
         self.changes.append(Reopened(job.id, tuple(tasks.ranges())))
         if job.row.spec.outputs:
-            self.changes.append(MadeUndone(job.id, tuple(tasks.ranges())))
+            self._change_files(MadeUndone(job.id, tuple(tasks.ranges())))
             job.left.update(tasks)
         self.effects.append(Progressed(job.id, [], []))
         if job.held.intersection(tasks):

@@ -62,6 +62,8 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     """`blake3:…`, always."""
     bad: tuple[tuple[str, str], ...] = ()
     """Those that were tried in vain for what they have: (URL, why)."""
+    validator: str = ""
+    """What its storage says of this state of it; empty: it says nothing."""
 
 
 class Deliver(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,15 +11,21 @@ from tercel.links.contract import Dialer, WorkerEnd
 
 
 class FailoverDialer:
-    def __init__(self, ways: Sequence[Dialer]) -> None:
+    def __init__(self, ways: Sequence[tuple[str, str, Dialer]]) -> None:
+        """Each with its address, and the token for it."""
         self._ways = list(ways)
         """The one that answered last comes first."""
+
+    def way(self) -> tuple[str, str]:
+        """The address that answered last, and the token for it."""
+        url, token, _ = self._ways[0]
+        return url, token
 
     async def dial(self) -> WorkerEnd:
         troubles: list[Unreachable | Forbidden] = []
         for way in list(self._ways):
             try:
-                end = await way.dial()
+                end = await way[2].dial()
             except (Unreachable, Forbidden) as trouble:
                 troubles.append(trouble)
                 continue

@@ -1,6 +1,7 @@
 """Where Tercel keeps things on this machine, by the XDG base directory specification.
 
     data     $XDG_DATA_HOME/tercel     what must last: a manager's store, a worker's spool
+    cache    $XDG_CACHE_HOME/tercel    what can be had again: files that tasks read
     runtime  $XDG_RUNTIME_DIR/tercel   what lives as long as a login: the access file
 
 Every directory is its owner's alone (0700). A variable that is empty or not an absolute path is ignored, as the
@@ -15,6 +16,17 @@ from tercel.core.errors import UsageError
 
 def data_dir() -> Path:
     return private_dir(_data_home() / "tercel")
+
+
+def cache_dir() -> Path:
+    """It is made by whoever uses it."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if base.startswith("/"):
+        return Path(base) / "tercel"
+    try:
+        return Path.home() / ".cache/tercel"
+    except RuntimeError:
+        return data_dir() / "cache"
 
 
 def runtime_dir() -> Path:

@@ -89,6 +89,17 @@ class Catalogue:
         found = {one.file.name: one for one in self.files(names)}
         return [_location(name, found.get(name)) for name in names]
 
+    def other(self, name: str, digest: str) -> str:
+        """For the machine: what other file has a name, in words."""
+        row = self.taken([(name, digest)]).get(name)
+        if row is None:
+            return ""
+        made = f"made by {row.job}.{row.task}" if row.job else f"added by {row.owner}"
+        return f"{made}, {row.size_bytes:,} bytes"
+
+    def has(self, name: str) -> bool:
+        return any(not replica.bad for found in self.files([name]) for replica in found.replicas)
+
     def taken(self, wanted: Iterable[tuple[str, str]]) -> dict[str, FileRow]:
         """Of (name, digest): the names under which other bytes are registered, and what those are."""
         asked = list(wanted)

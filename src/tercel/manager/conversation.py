@@ -13,28 +13,34 @@ from typing import TYPE_CHECKING
 from tercel.core.changes import OutputKept
 from tercel.core.errors import PassingFault, PeerError
 from tercel.links.contract import LinkClosed, ManagerEnd
-from tercel.manager import blocking, hearing, sightings, values
+from tercel.manager import blocking, hearing, moving, sightings, values
 from tercel.manager.frames import frames
 from tercel.manager.looks import Looks
 from tercel.wire.messages import (
     LOOK,
     SCATTERED,
     Ack,
+    Book,
     Bye,
     Cached,
     Fetch,
     FromManager,
     FromWorker,
     Hello,
+    Locate,
+    Marked,
+    Park,
     Piece,
     Ping,
     Presence,
     Probed,
     Refused,
+    Removed,
     Reports,
     Returned,
     Seen,
     Segment,
+    Stages,
     Started,
     TailData,
     Welcome,
@@ -199,6 +205,10 @@ class Conversation:
                     machine.on_reports(self.worker, reports, now, known)
                     if reports and not machine.workers[self.worker].flights:
                         manager.ran_out(self.worker)
+                case Stages(bringing, delivering):
+                    machine.on_stages(self.worker, bringing, delivering, now)
+                case Locate() | Book() | Marked() | Removed():
+                    moving.take(manager, self, message, now)
                 case Started(attempts):
                     machine.on_started(self.worker, attempts, now)
                 case Presence(state, capacity, facts):
@@ -260,7 +270,7 @@ class Conversation:
                 await self._end.send(frame)
                 self._sending_since = None
             self._sent_at = self._clock()
-            self._owed -= sum(len(message.attempts) for message in messages if isinstance(message, Ack))
+            self._owed -= sum(len(m.attempts) for m in messages if isinstance(m, Ack | Park))
             self._pieces -= sum(isinstance(message, Piece) for message in messages)
             self._emptied.set()
 

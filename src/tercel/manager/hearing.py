@@ -25,11 +25,15 @@ from tercel.core.commands import (
 )
 from tercel.core.conditions import Verdict
 from tercel.core.errors import PeerError, UsageError
+from tercel.core.filenames import is_place, is_registered_name
+from tercel.core.files import LFN, Hitch, Made, Trouble, is_digest
+from tercel.core.locating import MAX_PLACE_BYTES
 from tercel.core.model import MAX_MEM_BYTES, Needs
 from tercel.core.placement import MAX_TAGS, check_tags
 from tercel.core.presence import Facts, WorkerInfo
-from tercel.core.reports import Output, Report
+from tercel.core.reports import End, Output, Report
 from tercel.core.resources import WHOLE
+from tercel.core.states import Stage
 from tercel.testers.verdicts import sound
 from tercel.wire.messages import (
     INLINE_OUTPUT_BYTES,
@@ -57,6 +61,8 @@ MAX_SAID = 1000
 """Characters of its output that say what must be there again."""
 MAX_SEEN = 500
 """Characters of a line of its output in which something was found."""
+MAX_FILES = 100_000
+"""That one attempt left."""
 MAX_CODE = 2**31 - 1
 MAX_SIZE = 2**60
 MAX_TIME = 1e11
@@ -234,6 +240,9 @@ def _credible(report: Report) -> bool:
         and (not report.note or (len(report.note) <= MAX_NOTE and report.note.isprintable()))
         and len(report.said) <= MAX_SAID
         and (not report.seen or _possible_lines(report.seen))
+        and (not report.files or possible_files(report.files))
+        and (report.hitch is None or _possible_hitch(report.hitch))
+        and not report.gathered
         and (report.out is None or _possible_output(report.out))
         and (report.err is None or _possible_output(report.err))
         and (report.value is None or _possible_output(report.value, MAX_VALUE_SEGMENTS))
@@ -242,8 +251,13 @@ def _credible(report: Report) -> bool:
 
 def _corrected(report: Report, now: float) -> Report:
     """Zero stands for what is not known; an exit code that cannot be is at least not success."""
+    if not possible_files(report.files):  # it may have left others, or none: it is not finished by that
+        hitch = Hitch(Stage.STAGE_OUT, Trouble.REFUSED, "", "its worker told of files that cannot be")
+        report = msgspec.structs.replace(report, end=End.UNSTAGED, code=0, files=(), hitch=hitch)
     return msgspec.structs.replace(
         report,
+        gathered=(),
+        hitch=report.hitch and _corrected_hitch(report.hitch),
         code=report.code if 0 <= report.code <= MAX_CODE else 255,
         started_at=report.started_at if 0.0 <= report.started_at <= MAX_TIME else now,
         wall_s=report.wall_s if 0.0 <= report.wall_s <= MAX_SECONDS else 0.0,
@@ -260,6 +274,37 @@ def _corrected(report: Report, now: float) -> Report:
 
 def _possible_lines(lines: tuple[str, ...]) -> bool:
     return len(lines) <= RULES_MOST and all(len(line) <= MAX_SEEN for line in lines)
+
+
+def possible_files(files: tuple[Made, ...]) -> bool:
+    return len(files) <= MAX_FILES and all(
+        0 <= made.size_bytes <= MAX_SIZE
+        and is_digest(made.digest)
+        and 0 < len(made.path) <= MAX_PLACE_BYTES
+        and is_place(made.url)
+        and (not made.name or (made.name.startswith(LFN) and is_registered_name(made.name)))
+        for made in files
+    )
+
+
+def _possible_hitch(hitch: Hitch) -> bool:
+    return (
+        hitch.stage in (Stage.STAGE_IN, Stage.STAGE_OUT)
+        and not (hitch.kept and hitch.stage is Stage.STAGE_IN)
+        and 0.0 <= hitch.not_before_s <= MAX_SECONDS
+        and len(hitch.url) <= MAX_PLACE_BYTES
+        and hitch.url.isprintable()
+        and len(hitch.note) <= MAX_NOTE
+        and hitch.note.isprintable()
+    )
+
+
+def _corrected_hitch(hitch: Hitch) -> Hitch:
+    stage = hitch.stage if hitch.stage in (Stage.STAGE_IN, Stage.STAGE_OUT) else Stage.STAGE_OUT
+    not_before_s = hitch.not_before_s if 0.0 <= hitch.not_before_s <= MAX_SECONDS else 0.0
+    url = legible(hitch.url)
+    kept = hitch.kept and stage is Stage.STAGE_OUT
+    return Hitch(stage, hitch.trouble, url, legible(hitch.note), not_before_s, kept)
 
 
 def _possible_output(output: Output, most_segments: int = MAX_SEGMENTS) -> bool:

@@ -27,9 +27,11 @@ from tercel.core.effects import (
     Ended,
     JobDone,
     Offered,
+    Parked,
     Probe,
     Progressed,
     Recalled,
+    Resumed,
     Revised,
     Welcomed,
 )
@@ -49,7 +51,7 @@ from tercel.manager.values import Uploads
 from tercel.manager.vault import Vault
 from tercel.stores.contract import Store
 from tercel.stores.snapshot.placing import new_ids
-from tercel.wire.messages import Ack, Cancel, Drain, TakeBack, Welcome
+from tercel.wire.messages import Ack, Cancel, Drain, Park, Resume, TakeBack, Welcome
 
 log = logging.getLogger("tercel.manager")
 T = TypeVar("T")
@@ -110,7 +112,7 @@ class Manager:
         """Set when jobs that never came to be have left something in the store."""
         self.uploads = Uploads()
         self.vault = Vault(options.data)
-        self.catalogue = Catalogue(store)
+        self.catalogue = self.machine.names = Catalogue(store)
         self.snapshots = Snapshots(self)
         self._next_job = loaded.next_job
         self._arrivals: list[_Arrival] = []
@@ -351,12 +353,17 @@ class Manager:
             case JobDone(job, finished, failed, cancelled):
                 self.hub.done(job, finished, failed, cancelled)
                 self.telling.forget(job)
+            case Parked(worker, attempts):
+                self.telling.send(worker, Park(attempts))
+            case Resumed(worker, attempts):
+                self.telling.send(worker, Resume(attempts))
             case Ended(worker, attempts):
                 self.telling.send(worker, Cancel(attempts))
             case Recalled(worker, attempts):
                 self.telling.send(worker, TakeBack(attempts))
             case Welcomed(worker, drop, hello):
-                welcome = Welcome(self.machine.epoch, self.options.heartbeat_s, drop, self.clock())
+                throttled = bool(self.options.rates.transfers.most)
+                welcome = Welcome(self.machine.epoch, self.options.heartbeat_s, drop, self.clock(), throttled)
                 self.telling.welcome(worker, hello, welcome)
             case Drained(worker):
                 self.telling.send(worker, Drain())

@@ -6,6 +6,8 @@ A message for a worker that is not connected goes nowhere: when it comes back, t
 from collections.abc import Sequence
 
 from tercel.core.blocking import program_of
+from tercel.core.files import KEPT
+from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import Call, Lease
@@ -13,7 +15,7 @@ from tercel.manager import frames
 from tercel.manager.conversation import Conversation
 from tercel.manager.values import named
 from tercel.stores.contract import Store
-from tercel.wire.messages import Brief, Forget, FromManager, Welcome
+from tercel.wire.messages import Brief, Forget, FromManager, Undo, Welcome
 
 
 class Telling:
@@ -77,6 +79,8 @@ class Telling:
             briefed.add(worker)
             conversation.briefed.add(id)
             conversation.post(Brief(id, program_of(job.row.spec), job.needs))
+        if job.left:
+            self._undo(job, leases, conversation)
         if len(leases) > 1 and conversation.takes_scattered:
             for scattered in frames.scattered(leases, *self._own(job, leases, conversation)):
                 conversation.post(scattered)
@@ -84,6 +88,17 @@ class Telling:
         for lease in leases:
             for offer in frames.offers(lease, *self._own(job, [lease], conversation)):
                 conversation.post(offer)
+
+    def _undo(self, job: Job, leases: Sequence[Lease], conversation: Conversation) -> None:
+        """Before tasks are run again: what earlier attempts had delivered goes. What the manager keeps goes by itself."""
+        left: dict[int, list[str]] | None = None
+        for lease in leases:
+            for task in job.left.intersection(IntervalSet([(lease.first, lease.last)])):
+                left = self._store.left_overs(job.id) if left is None else left
+                if urls := [url for url in left.get(task, ()) if not url.startswith(KEPT)]:
+                    conversation.post(Undo(job.id, task, urls))
+                else:
+                    self._machine.on_removed(job.id, task)
 
     def _own(
         self, job: Job, leases: Sequence[Lease], conversation: Conversation

@@ -107,7 +107,8 @@ class Fetches:
 
     async def _claimed(self, source: Source) -> Claim | None:
         """None: another worker of this node has just fetched it."""
-        while (claim := self._cache.claim(source.key or f"url:{source.name}")) is None:
+        # Another process has it, and tells nobody when it is done.
+        while (claim := self._cache.claim(source.key or f"url:{source.name}")) is None:  # noqa: ASYNC110
             await asyncio.sleep(ELSEWHERE_S)
         if source.key and source.key in dict(self._cache.contents()):
             claim.release()
@@ -145,13 +146,9 @@ class Fetches:
                 self._cache.add(claim, fetched.digest, fetched.size_bytes, first)
                 break
             except CacheFull as full:
-                if fetched.size_bytes > full.size_bytes:
+                if full.too_large:
                     claim.path.unlink(missing_ok=True)
-                    note = (
-                        f"{fetched.url} has {fetched.size_bytes:,} bytes, and this worker's cache {full.size_bytes:,}: "
-                        "start it with a larger --cache-size"
-                    )
-                    raise TransferFailed(Trouble.REFUSED, fetched.url, note) from None
+                    raise TransferFailed(Trouble.REFUSED, fetched.url, str(full)) from None
             await asyncio.sleep(FULL_S)
         for pin in others:
             self._cache.get(fetched.digest, pin)

@@ -33,7 +33,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A shell command that says whether this node is fit for tasks."""
     cache_dir: Path | None = None
     """Where files that tasks read are kept for the next ones; all workers of a node may share one. None: in its own directory."""
-    cache_bytes: int = 2**30
+    cache_bytes: int = 20 * 2**30
     """Of those files, at most; and of values that calls refer to, kept on disk for the next ones."""
     log: Path | None = None
     """The file that its process logs into, if it does."""

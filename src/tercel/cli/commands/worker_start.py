@@ -50,6 +50,7 @@ def command(
     resources: tuple[str, ...],
     time_limit: str | None,
     health_check: str,
+    cache_dir: Path | None,
     cache_size: str,
     directory: Path | None,
     leave_after: str | None,
@@ -67,7 +68,7 @@ def command(
     if token is not None:
         _hide_token(token)
     giving = read_capacity(cpus, mem, keep_free)
-    describing = read_description(site, tags, resources, time_limit, health_check, cache_size)
+    describing = read_description(site, tags, resources, time_limit, health_check, cache_dir, cache_size)
     given = read_token(token_file) if token_file is not None else None
     ways = [find_server(url or screen.server, given, worker=True) for url in urls or (None,)]
     options = WorkerOptions(

@@ -1,0 +1,29 @@
+"""Names of files, as the machine asks about them: the catalogue itself is not in its books."""
+
+from typing import Protocol
+
+from tercel.core.changes import Change
+
+
+class Names(Protocol):
+    def other(self, name: str, digest: str, /) -> str:
+        """What other file has this name; empty: it is free, or the same file's."""
+
+    def has(self, name: str, /) -> bool:
+        """Whether there is a file of this name that can be had."""
+
+    def note(self, change: Change, /) -> None:
+        """A change of the catalogue that is on its way to the store: whoever asks next must hear of it."""
+
+
+class FreeNames:
+    """Where nobody keeps a catalogue."""
+
+    def other(self, _name: str, _digest: str, /) -> str:
+        return ""
+
+    def has(self, _name: str, /) -> bool:
+        return False
+
+    def note(self, _change: Change, /) -> None:
+        pass
