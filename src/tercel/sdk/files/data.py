@@ -37,7 +37,8 @@ OUTPUT = Table(
     },
     required=("name",),
 )
-_INPUT_TEXT, _OUTPUT_TEXT = Text(parse=parse_input), Text(parse=parse_output)
+_SOME = r"[\s\S]*\S[\s\S]*"
+_INPUT_TEXT, _OUTPUT_TEXT = Text(_SOME, parse_input), Text(_SOME, parse_output)
 
 
 def _inputs(value: str | list[str | dict[str, str]]) -> tuple[Input, ...]:
