@@ -41,8 +41,8 @@ def parse_input(text: str) -> Input:
     if len(parts) > 2:
         raise UsageError(f"{_short(text)} has more than one ->; write SOURCE -> NAME", "inputs")
     source, name = parts if len(parts) == 2 else _split_name(body)
-    if not source or (len(parts) == 2 and not name):
-        what = "name" if source else "source"
+    if not source or (len(parts) == 2 and not name) or _DIGEST.search(f" {name}"):
+        what = "name before the digest" if _DIGEST.search(f" {name}") else "name" if source else "source"
         raise UsageError(
             f"{_short(text)} has no {what}; write SOURCE, SOURCE=NAME or SOURCE -> NAME", "inputs"
         )

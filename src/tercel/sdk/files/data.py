@@ -90,7 +90,7 @@ def _joined(path: str, base: Path) -> str:
     if path.startswith("~/"):
         return f"{in_template(str(Path.home()))}/{path[2:]}"
     # What begins with a hole may turn out to be a URL, or absolute.
-    if str(base) == "." or path.startswith(("/", "{")):
+    if str(base) == "." or path.startswith("/") or (path.startswith("{") and not path.startswith("{{")):
         return path
     return f"{in_template(str(base))}/{path}"
 
