@@ -28,7 +28,7 @@ def test_the_schemas_that_are_shipped_are_as_the_code_would_write_them(name: str
     assert shipped.read_text() == generator().schema(name), "run `python docs/generate.py`"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("page", ["job-files.md", "graphs.md", "blocked.md"])
+@pytest.mark.parametrize("page", ["job-files.md", "graphs.md", "blocked.md", "data.md"])
 def test_every_job_file_in_the_documents_can_be_submitted(page: str, tmp_path: Path) -> None:
     import re
 

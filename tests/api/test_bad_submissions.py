@@ -192,6 +192,27 @@ WRONG_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("items[0]", {"line": "x {a} {a} {a}", "items": ['{"a": "' + "x" * 50_000 + '"}']}),
     ("argv", {"argv": ["x", "{a}"], "items": ['{"a": 1}', '{"b": 1}']}),
     ("array", {**TRUE, "items": ["{}"], "array": "0"}),
+    # inputs and outputs
+    ("inputs[0].source", {**TRUE, "inputs": [{}]}),
+    ("inputs[0].to", {**TRUE, "inputs": [{"source": "lfn:a", "to": "b"}]}),
+    ("inputs[1]", {**TRUE, "inputs": [{"source": "lfn:a"}, {"source": "lfn:b", "name": "../b"}]}),
+    ("inputs[0]", {**TRUE, "inputs": [{"source": "data/mine"}]}),
+    ("inputs[0]", {**TRUE, "inputs": [{"source": "https://me:pw@h/x"}]}),
+    ("inputs[0]", {**TRUE, "inputs": [{"source": "lfn:a", "digest": "sha1:00"}]}),
+    ("inputs", {**TRUE, "inputs": [{"source": "lfn:a"}, {"source": "lfn:b/a"}]}),
+    ("cwd", {**TRUE, "inputs": [{"source": "lfn:a"}], "cwd": "/tmp"}),
+    ("outputs[0].to", {**TRUE, "outputs": [{"name": "x"}]}),
+    ("outputs[0]", {**TRUE, "outputs": [{"name": "x", "to": []}]}),
+    ("outputs[0].when", {**TRUE, "outputs": [{"name": "x", "to": ["lfn:x"], "when": "now"}]}),
+    ("outputs[0]", {**TRUE, "outputs": [{"name": "x", "to": ["lfn:x"]}], "array": "0-1"}),
+    (
+        "items[1]",
+        {
+            **TRUE,
+            "items": ['{"a": "x"}', '{"a": "../x"}'],
+            "outputs": [{"name": "{a}", "to": ["lfn:{task}"]}],
+        },
+    ),
 ]
 
 

@@ -109,6 +109,7 @@ SUBMISSION = {
         "calls",
     ),
     *("edges", "after", "queue", "max_fails", "retry_rules", "block_on", "task_id_argument"),
+    *("inputs", "outputs"),
 }
 BEYOND_A_SCHEMA = {
     "POST /v1/jobs": SUBMISSION,

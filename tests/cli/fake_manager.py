@@ -90,7 +90,7 @@ class FakeManager:
             def do_GET(self) -> None:
                 manager._answer(self, self.number)
 
-            do_POST = do_PUT = do_DELETE = do_GET
+            do_HEAD = do_POST = do_PUT = do_DELETE = do_GET
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -145,7 +145,8 @@ class FakeManager:
         handler.send_response(status)
         handler.send_header("Content-Length", str(len(content)))
         handler.end_headers()
-        handler.wfile.write(content)
+        if handler.command != "HEAD":
+            handler.wfile.write(content)
 
     def _stream(
         self, handler: BaseHTTPRequestHandler, pieces: list[bytes | Callable[[], object]], whole: bool

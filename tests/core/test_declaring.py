@@ -46,6 +46,7 @@ def test_an_input_is_read_as_it_is_meant(text: str, source: str, name: str | Non
         ("data/year=2026/x.csv", "'data/year=2026/x.csv -> x.csv'"),
         ("x=", "does a name follow"),
         ("=x", "does a name follow"),
+        (f"x={SHA}", "no name before the digest"),
         ("x sha256:12", "no digest: there is blake3: and 64 hex digits"),
         ("x md5:" + "g" * 32, "no digest"),
     ],

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tercel.core.files import Input, Output
 from tercel.core.forking import Copied, Past, affected, fates, is_changed
 from tercel.core.grids import Axis, Grid
 from tercel.core.intervals import IntervalSet
@@ -18,6 +19,16 @@ Named = tuple[int, int]
 
 def some(tasks: Iterable[int]) -> IntervalSet:
     return IntervalSet((task, task) for task in tasks)
+
+
+def test_a_job_that_reads_or_leaves_other_files_runs_all_its_tasks_again() -> None:
+    old = JobSpec(argv=("go",))
+    for new in (
+        JobSpec(argv=("go",), inputs=(Input(source="lfn:a"),)),
+        JobSpec(argv=("go",), outputs=(Output(name="a", to=("lfn:a",)),)),
+    ):
+        assert is_changed(old, new)
+        assert list(affected(old, new, some(range(TASKS)), None)) == list(range(TASKS))
 
 
 # -- what runs again --------------------------------------------------------------------------------------

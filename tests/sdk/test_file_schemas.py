@@ -22,6 +22,8 @@ VALUES: list[Any] = [
     *([], ["x"], [""], [1], [37, "afterok:38"], ["x", 1], [[1]]),
     *({}, {"A": "x"}, {"A": 1}, {"A=B": "x"}, {"": "x"}, {"A": [1, "x", True]}, {"A": []}, {"A": "0:1:0.25"}),
     *([{"codes": [75]}], [{"codes": []}], [{"codes": [0]}], [{"retries": 1}], [{"codes": [75], "x": 1}]),
+    *([{"source": "x", "name": "y"}], [{"source": 1}], [{"name": "x", "to": ["lfn:x"], "when": "always"}]),
+    *([{"name": "x", "to": [], "when": "now"}], [{"name": "x", "to": "s3://b/", "optional": True}]),
     *([{"codes": [75], "retries": 5, "backoff": "30s"}], [{"codes": [75], "backoff": "soon"}], [{}]),
 ]
 ROUGHER = {
@@ -30,6 +32,7 @@ ROUGHER = {
     ("cleanup_limit", '"0"'),
     *(("mem_growth", text) for text in ("0.5", "1")),
     *(("output_limit", text) for text in ('"4G"', '"1.5GiB"')),
+    *(("outputs", text) for text in ('"known; every 1m for 1d"', '"exit:75 -> tcp:a:1"')),
 }
 """What only the reader refuses."""
 

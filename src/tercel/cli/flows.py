@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from tercel.cli.codes import OK
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import Chosen
+from tercel.cli.uploading import upload
 from tercel.cli.waiting import exit_code, say_failures, wait_for
 from tercel.cli.words import count, ranges
 from tercel.core.intervals import IntervalSet
@@ -16,7 +17,8 @@ MOST_FAILED_JOBS = 5
 
 
 async def submit_flow(client: AsyncClient, screen: Screen, drafts: Sequence[Draft], wait: bool) -> int:
-    submitted = await client.submit_flow(draft.submission for draft in drafts)
+    uploaded = await upload(client, screen, (draft.submission for draft in drafts))
+    submitted = await client.submit_flow(uploaded)
     jobs = [job.id for job in submitted.jobs]
     screen.emit({"jobs": submitted.jobs})
     screen.tell(selector_of(jobs))

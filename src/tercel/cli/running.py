@@ -20,6 +20,7 @@ from tercel.cli.progress import Progress
 from tercel.cli.screen import Screen
 from tercel.cli.services import Signals, first_of
 from tercel.cli.sharing import Served, some_manager
+from tercel.cli.uploading import upload
 from tercel.cli.waiting import (
     Tally,
     exit_code,
@@ -32,7 +33,7 @@ from tercel.cli.waiting import (
 from tercel.cli.words import count, duration, states
 from tercel.core.errors import TercelError
 from tercel.sdk.files import Draft
-from tercel.wire.api import Counts
+from tercel.wire.api import Counts, Submission
 
 T = TypeVar("T")
 
@@ -76,11 +77,14 @@ class Run:
         self._jobs = ""
         """As a selector, once submitted."""
         self._cancelled = False
+        self._uploading = False
+        """Nothing is submitted yet: there is nothing to cancel."""
         self._blockage = Blockage(served.client, screen)
 
     async def whole(self) -> None:
+        [job] = await self._uploaded([self._order])
         began = time.monotonic()
-        submitted = await self._client.submit(self._order.submission)
+        submitted = await self._client.submit(job)
         self._jobs = str(submitted.id)
         self._screen.emit(
             {"event": "submitted", "id": submitted.id, "tasks": submitted.tasks, "name": submitted.name}
@@ -96,8 +100,14 @@ class Run:
 
     async def told_to_leave(self) -> None:
         await self._signals.wait(1)
-        if self._signals.last is signal.SIGINT:
+        if self._signals.last is signal.SIGINT and not self._uploading:
             await self._signals.wait(2)
+
+    async def _uploaded(self, drafts: Sequence[Draft]) -> list[Submission]:
+        self._uploading = True
+        jobs = await upload(self._client, self._screen, [draft.submission for draft in drafts])
+        self._uploading = False
+        return jobs
 
     def leave(self) -> int:
         if self._jobs and not self._cancelled:
@@ -193,8 +203,9 @@ class FlowRun(Run):
         self._drafts = drafts
 
     async def whole(self) -> None:
+        uploaded = await self._uploaded(self._drafts)
         began = time.monotonic()
-        submitted = await self._client.submit_flow(draft.submission for draft in self._drafts)
+        submitted = await self._client.submit_flow(uploaded)
         jobs = [job.id for job in submitted.jobs]
         self._jobs = selector_of(jobs)
         self._screen.emit({"event": "submitted", "jobs": submitted.jobs})

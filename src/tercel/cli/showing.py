@@ -6,6 +6,7 @@ from tercel.cli.lazy import late
 from tercel.cli.placing import data_facts, needs_of, placing_facts
 from tercel.cli.preview import first_commands
 from tercel.cli.screen import Screen
+from tercel.cli.uploading import to_upload
 from tercel.cli.words import Cell, count, duration, needs, pairs, short, table
 from tercel.core.scripts import typed
 from tercel.sdk.files import Draft
@@ -16,18 +17,21 @@ WIDTH = 60
 
 
 async def show_drafts(screen: Screen, drafts: Sequence[Draft]) -> None:
-    """Raises UsageError for a tester that no manager would take."""
+    """Raises UsageError for a tester that no manager would take, and for files that are not there."""
     if any(draft.submission.block_on for draft in drafts):
         judge: Callable[[Screen, Sequence[Draft]], Awaitable[None]]
         judge = late("tercel.cli.judging", "judge_testers")
         await judge(screen, drafts)
+    uploads = await to_upload(draft.submission for draft in drafts)
     if drafts[0].step:
         _show_flow(screen, drafts)
+        if uploads:
+            screen.tell(f"{uploads} would be uploaded first")
     else:
-        _show_draft(screen, drafts[0])
+        _show_draft(screen, drafts[0], uploads)
 
 
-def _show_draft(screen: Screen, draft: Draft) -> None:
+def _show_draft(screen: Screen, draft: Draft, uploads: str) -> None:
     job = draft.submission
     first = first_commands(draft)
     commands = [command for _, command in first]
@@ -41,6 +45,7 @@ def _show_draft(screen: Screen, draft: Draft) -> None:
         ("time limit", duration(job.time_limit_s) if job.time_limit_s else ""),
         *placing_facts(job),
         *data_facts(job),
+        ("upload", uploads),
         ("queue", job.queue),
         ("retries", _retries(job)),
         ("after", short(needs(job.after), 400)),

@@ -13,10 +13,15 @@ Names that cannot be written so have a table in job files, and fields in the API
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from tercel.core.errors import UsageError
 from tercel.core.files import ALGORITHMS, LFN, Input, Output, When, is_digest
 from tercel.core.locating import Form, form_of, is_pattern
+
+T = TypeVar("T")
 
 _ARROW = re.compile(r"\s*->\s*")
 _DIGEST = re.compile(rf"\s+((?:{'|'.join(ALGORITHMS)}):\S*)\Z", re.IGNORECASE)
@@ -36,8 +41,8 @@ def parse_input(text: str) -> Input:
     if len(parts) > 2:
         raise UsageError(f"{_short(text)} has more than one ->; write SOURCE -> NAME", "inputs")
     source, name = parts if len(parts) == 2 else _split_name(body)
-    if not source or (len(parts) == 2 and not name):
-        what = "name" if source else "source"
+    if not source or (len(parts) == 2 and not name) or _DIGEST.search(f" {name}"):
+        what = "name before the digest" if _DIGEST.search(f" {name}") else "name" if source else "source"
         raise UsageError(
             f"{_short(text)} has no {what}; write SOURCE, SOURCE=NAME or SOURCE -> NAME", "inputs"
         )
@@ -55,7 +60,7 @@ def _split_name(text: str) -> tuple[str, str]:
     """A page's `?a=b` is no name; nor is what has a / in it: that may be a directory called `year=2026`."""
     if form_of(text) is Form.URL and "?" in text:
         return text, ""
-    source, equals, name = text.rpartition("=")
+    source, equals, name = (part.strip() for part in text.rpartition("="))
     if not equals:
         return text, ""
     if "/" in name or not name or not source:
@@ -92,12 +97,11 @@ def parse_output(text: str) -> Output:
 
 
 def output_of(
-    name: str, to: str | Sequence[str] = (), optional: bool = False, when: When = When.FINISHED
+    name: str, to: Sequence[str] = (), optional: bool = False, when: When = When.FINISHED
 ) -> Output:
     """Without a destination it is kept at the manager."""
     name = name.removeprefix("./")
-    places = (to,) if isinstance(to, str) else tuple(to)
-    return Output(name=name, to=places or (kept(name),), optional=optional, when=when)
+    return Output(name=name, to=tuple(to) or (kept(name),), optional=optional, when=when)
 
 
 def kept(name: str) -> str:
@@ -123,7 +127,10 @@ def _words(words: str, text: str) -> tuple[bool, When]:
 def read_input(given: str | Mapping[str, str] | Input) -> Input:
     if isinstance(given, Input):
         return given
-    return parse_input(given) if isinstance(given, str) else input_of(**given)
+    if isinstance(given, str):
+        return parse_input(given)
+    one = _converted(given, Input, "inputs")
+    return input_of(one.source, one.name, one.digest)
 
 
 def read_output(given: str | Mapping[str, object] | Output) -> Output:
@@ -131,9 +138,16 @@ def read_output(given: str | Mapping[str, object] | Output) -> Output:
         return given
     if isinstance(given, str):
         return parse_output(given)
-    fields = dict(given)
-    when = When(str(fields.pop("when", When.FINISHED)))
-    return output_of(**fields, when=when)  # type: ignore[arg-type]  # checked by the table's kinds
+    to = given.get("to", ())
+    one = _converted({**given, "to": [to] if isinstance(to, str) else to}, Output, "outputs")
+    return output_of(one.name, one.to, one.optional, one.when)
+
+
+def _converted(given: Mapping[str, object], kind: type[T], field: str) -> T:
+    try:
+        return msgspec.convert(dict(given), kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{field}: {error}", field) from None
 
 
 # -- and back ---------------------------------------------------------------------------------------------

@@ -8,17 +8,20 @@ import msgspec
 from tercel.core.model import BlockRule
 from tercel.core.states import TaskState
 from tercel.sdk.answers import Query, decode, target, unpack
-from tercel.sdk.connection import Connection
 from tercel.sdk.http import ANSWER_TIMEOUT_S
+from tercel.sdk.uploading import Uploads
 from tercel.wire import api
 
 
-class AsksJobs(Connection):
+class AsksJobs(Uploads):
     async def submit(self, submission: api.Submission) -> api.Submitted:
         """Hand in a job; when this returns, it is durable.
 
-        A submission without a key is given one, so that repeating it after a broken connection is safe.
+        A submission without a key is given one, so that repeating it after a broken connection is safe. Inputs that are
+        files here are uploaded first.
         """
+        if submission.inputs:
+            [submission] = await self.upload_inputs([submission])
         if not submission.key:
             submission = msgspec.structs.replace(submission, key=os.urandom(16).hex())
         packed = submission.calls is not None  # in JSON, bytes would be a third larger, and slow
@@ -26,7 +29,7 @@ class AsksJobs(Connection):
 
     async def submit_flow(self, jobs: Iterable[api.Submission], *, key: str = "") -> api.FlowSubmitted:
         """Hand in jobs that may wait for one another (After -1 is the first of them), all or none."""
-        flow = api.Flow(jobs=list(jobs), key=key or os.urandom(16).hex())
+        flow = api.Flow(jobs=await self.upload_inputs(jobs), key=key or os.urandom(16).hex())
         return await self._ask("POST", "/flows", api.FlowSubmitted, body=flow)
 
     async def jobs(self, *, before: int | None = None, limit: int = 100, all: bool = False) -> api.JobList:

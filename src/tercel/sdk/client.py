@@ -22,7 +22,7 @@ from tercel.sdk.asking_pool import AsksPool
 from tercel.sdk.asking_recovery import AsksRecovery
 from tercel.sdk.asking_snapshots import AsksSnapshots
 from tercel.sdk.asks import Asks
-from tercel.sdk.jobs import AsyncJob, command_submission
+from tercel.sdk.jobs import AsyncJob, Incoming, Outgoing, command_submission
 
 R = TypeVar("R")
 
@@ -43,12 +43,16 @@ class AsyncClient(AsksJobs, AsksEvents, AsksHistory, AsksRecovery, AsksPool, Ask
         priority: int = DEFAULT_PRIORITY,
         cwd: str = "",
         env: Mapping[str, str] | None = None,
+        inputs: Sequence[Incoming] = (),
+        outputs: Sequence[Outgoing] = (),
         **asks: Unpack[Asks],
     ) -> AsyncJob:
         """Hand in a command: a shell line, or a program with its arguments.
 
         `mem` in bytes, or as in 4G; `time_limit` in seconds, or as in 1h30m; `array` as in 0-99:2%10. `asks`: where and how
         its tasks run, as keys of job files: gpus=1, requires=["STAR"], where="worker.os == 'linux'", cleanup="./wipe.sh".
+        `inputs` and `outputs` as after --in and --out ("data/run{task}.root", "hist_*.root -> s3://bucket/{job}/"), or as
+        tables of job files have them; files here are uploaded first.
         """
         submission = command_submission(
             command,
@@ -61,6 +65,8 @@ class AsyncClient(AsksJobs, AsksEvents, AsksHistory, AsksRecovery, AsksPool, Ask
             priority=priority,
             cwd=cwd,
             env=env,
+            inputs=inputs,
+            outputs=outputs,
             **asks,
         )
         submitted = await self.submit(submission)

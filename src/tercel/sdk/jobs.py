@@ -6,12 +6,20 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from tercel.core.commands import parse_size, parse_time
+from tercel.core.declaring import read_input, read_output
+from tercel.core.files import Input, Output
 from tercel.core.model import DEFAULT_PRIORITY
 from tercel.sdk.asks import Asks, asked_fields
 from tercel.wire.api import Counted, JobView, Submission, TaskView
 
 if TYPE_CHECKING:
     from tercel.sdk.client import AsyncClient
+
+
+Incoming = str | Mapping[str, str] | Input
+"""As after --in, or by the names of its parts: {"source": …, "name": …, "digest": …}."""
+Outgoing = str | Mapping[str, object] | Output
+"""As after --out, or by the names of its parts: {"name": …, "to": …, "optional": …, "when": …}."""
 
 
 class AsyncJob:
@@ -58,6 +66,8 @@ def command_submission(
     priority: int = DEFAULT_PRIORITY,
     cwd: str = "",
     env: Mapping[str, str] | None = None,
+    inputs: Sequence[Incoming] = (),
+    outputs: Sequence[Outgoing] = (),
     **asks: Unpack[Asks],
 ) -> Submission:
     submission = Submission(
@@ -70,6 +80,8 @@ def command_submission(
         priority=priority,
         cwd=cwd,
         env=dict(env or {}),
+        inputs=tuple(map(read_input, inputs)),
+        outputs=tuple(map(read_output, outputs)),
         **asked_fields(asks),
     )
     if isinstance(command, str):

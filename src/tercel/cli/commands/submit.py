@@ -13,6 +13,7 @@ from tercel.cli.screen import Screen
 from tercel.cli.selecting import Chosen
 from tercel.cli.showing import show_drafts
 from tercel.cli.talking import talk
+from tercel.cli.uploading import upload
 from tercel.cli.waiting import exit_code, say_failures, wait_for
 from tercel.cli.words import count, states
 from tercel.sdk.client import AsyncClient
@@ -61,7 +62,8 @@ def hand_in(screen: Screen, drafts: Sequence[Draft], *, wait: bool, dry_run: boo
 
 
 async def _submit(client: AsyncClient, screen: Screen, draft: Draft, wait: bool) -> int:
-    submitted = await client.submit(draft.submission)
+    [job] = await upload(client, screen, [draft.submission])
+    submitted = await client.submit(job)
     screen.emit({"id": submitted.id, "tasks": submitted.tasks, "name": submitted.name})
     screen.tell(str(submitted.id))
     if submitted.tasks > 1:

@@ -37,7 +37,8 @@ OUTPUT = Table(
     },
     required=("name",),
 )
-_INPUT_TEXT, _OUTPUT_TEXT = Text(parse=parse_input), Text(parse=parse_output)
+_SOME = r"[\s\S]*\S[\s\S]*"
+_INPUT_TEXT, _OUTPUT_TEXT = Text(_SOME, parse_input), Text(_SOME, parse_output)
 
 
 def _inputs(value: str | list[str | dict[str, str]]) -> tuple[Input, ...]:
@@ -89,7 +90,7 @@ def _joined(path: str, base: Path) -> str:
     if path.startswith("~/"):
         return f"{in_template(str(Path.home()))}/{path[2:]}"
     # What begins with a hole may turn out to be a URL, or absolute.
-    if str(base) == "." or path.startswith(("/", "{")):
+    if str(base) == "." or path.startswith("/") or (path.startswith("{") and not path.startswith("{{")):
         return path
     return f"{in_template(str(base))}/{path}"
 

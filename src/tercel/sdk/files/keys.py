@@ -332,6 +332,7 @@ BY_FIELD = {key.field: key.name for key in KEYS if key.field} | {
     "lines": "lines",
     "items": "items_file",
     "grid": "sweep",
+    "cwd": "cwd",
 }
 WHAT_IS_RUN = frozenset({"command", "lines", "lines_file"})
 """Keys that replace one another when a description is laid over another."""
