@@ -18,8 +18,9 @@ from tercel.core.reports import End, Report
 from tercel.core.states import Stage
 from tercel.runners import gathering, pool
 from tercel.runners.contract import Launch
+from tercel.runners.measuring import Meter
 from tercel.runners.pool import SpawnerPool
-from tests.conformance.containers import needs_bwrap
+from tests.conformance.containers import ARGS, IMAGE, has_image, needs_bwrap
 from tests.conformance.runners import Lifeline, Recorder, call, interpreters, run, shell, text, value
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -428,6 +429,29 @@ async def test_what_cannot_be_saved_is_this_nodes_fault(
     assert report.wall_s > 0
 
 
+async def test_what_is_killed_while_it_is_gathered_ends_as_cancelled(
+    runner: SpawnerPool, recorder: Recorder, out: Path, elsewhere: Path
+) -> None:
+    runner.launch([gathers(shell("truncate -s 8G large", cwd=str(elsewhere)), out, "large")])
+    while not (out / "large").exists():
+        await run(runner, recorder, shell("true", len(recorder.reports) + 2, lane=1))
+    runner.kill([1])
+    report = await recorder.report(1)
+    assert (report.end, report.gathered) == (End.CANCELLED, ())
+    (out / "large").unlink()
+
+
+async def test_linked_files_take_no_room_of_the_attempts_own(tmp_path: Path) -> None:
+    sandbox = tmp_path / "sandbox"
+    sandbox.mkdir()
+    own = Meter(os.fsencode(sandbox)).whole(60.0)
+    os.link(in_cache(tmp_path, "x" * 1_000_000), sandbox / "input")
+    assert Meter(os.fsencode(sandbox)).whole(60.0) == own
+    (sandbox / "output").write_text("x" * 1_000_000)
+    os.link(sandbox / "output", sandbox / "another")
+    assert Meter(os.fsencode(sandbox)).whole(60.0) >= own + 1_000_000
+
+
 async def test_templates_and_refused_launches_do_not_mix_up_files(
     runner: SpawnerPool, recorder: Recorder, cached: str
 ) -> None:
@@ -446,6 +470,19 @@ async def test_an_isolated_attempt_has_files_too(
     launch = gathers(shell("cat in/x > result; cat in/x", isolate="bwrap"), out, "result")
     report = await run(runner, recorder, links(launch, (cached, "in/x")))
     assert (text(report.out), report.gathered) == ("data", (("result", 4),))
+
+
+async def test_an_attempt_in_a_container_has_files_too(
+    recorder: Recorder, cached: str, out: Path, tmp_path: Path
+) -> None:
+    if not has_image():
+        pytest.skip("podman, runc or busybox is not installed, or podman does not work here")
+    runner = SpawnerPool(tmp_path / "worker", "node-7", container_args=ARGS)
+    await runner.start(recorder)
+    launch = gathers(shell("cat in/x > result; cat in/x", container=IMAGE), out, "result")
+    report = await run(runner, recorder, links(launch, (cached, "in/x")))
+    await runner.stop()
+    assert (text(report.out), report.gathered) == ("data", (("result", 4),)), report
 
 
 # -- calls ------------------------------------------------------------------------------------------------

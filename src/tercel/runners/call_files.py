@@ -38,7 +38,7 @@ class CallFiles:
         self._board.go_on(now)
 
     def gather(self, well: bool, sandbox: bytes, cwd: bytes) -> str:
-        """After it: a note, if something is not there and that changes nothing. Raises Misplaced if it does."""
+        """After it: more of a note, if something is not there and that changes nothing. Raises Misplaced if it does."""
         began = monotonic()
         self._board.pause()
         try:
@@ -46,7 +46,7 @@ class CallFiles:
             self.gathered = gather(self._row, end, sandbox, cwd, self._node)
         except Fault as fault:
             if fault.end == "unstaged" and not well:
-                return fault.note
+                return f"; {fault.note}"
             self.hitch = fault.hitch
             raise _misplaced(fault) from fault
         finally:

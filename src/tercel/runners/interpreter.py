@@ -192,10 +192,9 @@ class Interpreter:
             self._spent = excess.what == MEMORY
         if files is not None and end in _OWN_ENDS:
             try:
-                left = files.gather((end, code) == ("exited", 0), self._surroundings.sandbox, job.cwd)
-                note = "; ".join(filter(None, [note, left]))
+                note += files.gather((end, code) == ("exited", 0), self._surroundings.sandbox, job.cwd)
             except Misplaced as error:
-                end, code, note, errno = error.end, 0, error.note, error.errno
+                end, code, note, errno, excess = error.end, 0, error.note, error.errno, None
         out, err, fault = self._surroundings.outputs(job, attempt)
         if fault:
             note = f"{note}; {fault}" if note else fault
