@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tercel.core.model import Program
@@ -136,3 +137,23 @@ async def test_a_full_disk(
     for ballast in (tmp_path / "worker").glob("ballast*"):
         ballast.unlink()
     assert told(await run(on_a_full_disk, recorder, either(what, attempt=2))) == (End.EXITED, "")
+
+
+@either_kind
+async def test_a_disk_without_room_for_files(
+    on_a_full_disk: SpawnerPool, recorder: Recorder, tmp_path: Path, what: str
+) -> None:
+    for ballast in (tmp_path / "worker").glob("ballast*"):
+        ballast.unlink()
+    large, work = tmp_path / "large", tmp_path / "work"
+    large.write_bytes(bytes(20_000_000))
+    launch = msgspec.structs.replace(either(what), links=[(str(large), "input")])
+    assert told(await run(on_a_full_disk, recorder, launch)) == (End.INTERRUPTED, "ENOSPC")
+    work.mkdir()
+    os.link(large, work / "result")
+    launch = either(what, 2, cwd=str(work))
+    to = str(tmp_path / "worker/outgoing")
+    launch = msgspec.structs.replace(launch, gathers=[("result", "finished")], gather_dir=to)
+    report = await run(on_a_full_disk, recorder, launch)
+    assert (*told(report), report.gathered) == (End.INTERRUPTED, "ENOSPC", ())
+    assert report.note.startswith("result cannot be saved on node-7: ")

@@ -1,6 +1,7 @@
 """The files of attempts: linked into their sandboxes before they begin, gathered when they have ended."""
 
 import os
+import signal
 import stat
 import sys
 import tempfile
@@ -17,9 +18,10 @@ from tercel.core.reports import End, Report
 from tercel.core.states import Stage
 from tercel.runners import gathering, pool
 from tercel.runners.contract import Launch
+from tercel.runners.measuring import Meter
 from tercel.runners.pool import SpawnerPool
-from tests.conformance.containers import needs_bwrap
-from tests.conformance.runners import Lifeline, Recorder, run, shell, text
+from tests.conformance.containers import ARGS, IMAGE, has_image, needs_bwrap
+from tests.conformance.runners import Lifeline, Recorder, call, interpreters, run, shell, text, value
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -427,6 +429,29 @@ async def test_what_cannot_be_saved_is_this_nodes_fault(
     assert report.wall_s > 0
 
 
+async def test_what_is_killed_while_it_is_gathered_ends_as_cancelled(
+    runner: SpawnerPool, recorder: Recorder, out: Path, elsewhere: Path
+) -> None:
+    runner.launch([gathers(shell("truncate -s 8G large", cwd=str(elsewhere)), out, "large")])
+    while not (out / "large").exists():
+        await run(runner, recorder, shell("true", len(recorder.reports) + 2, lane=1))
+    runner.kill([1])
+    report = await recorder.report(1)
+    assert (report.end, report.gathered) == (End.CANCELLED, ())
+    (out / "large").unlink()
+
+
+async def test_linked_files_take_no_room_of_the_attempts_own(tmp_path: Path) -> None:
+    sandbox = tmp_path / "sandbox"
+    sandbox.mkdir()
+    own = Meter(os.fsencode(sandbox)).whole(60.0)
+    os.link(in_cache(tmp_path, "x" * 1_000_000), sandbox / "input")
+    assert Meter(os.fsencode(sandbox)).whole(60.0) == own
+    (sandbox / "output").write_text("x" * 1_000_000)
+    os.link(sandbox / "output", sandbox / "another")
+    assert Meter(os.fsencode(sandbox)).whole(60.0) >= own + 1_000_000
+
+
 async def test_templates_and_refused_launches_do_not_mix_up_files(
     runner: SpawnerPool, recorder: Recorder, cached: str
 ) -> None:
@@ -445,3 +470,126 @@ async def test_an_isolated_attempt_has_files_too(
     launch = gathers(shell("cat in/x > result; cat in/x", isolate="bwrap"), out, "result")
     report = await run(runner, recorder, links(launch, (cached, "in/x")))
     assert (text(report.out), report.gathered) == ("data", (("result", 4),))
+
+
+async def test_an_attempt_in_a_container_has_files_too(
+    recorder: Recorder, cached: str, out: Path, tmp_path: Path
+) -> None:
+    if not has_image():
+        pytest.skip("podman, runc or busybox is not installed, or podman does not work here")
+    runner = SpawnerPool(tmp_path / "worker", "node-7", container_args=ARGS)
+    await runner.start(recorder)
+    launch = gathers(shell("cat in/x > result; cat in/x", container=IMAGE), out, "result")
+    report = await run(runner, recorder, links(launch, (cached, "in/x")))
+    await runner.stop()
+    assert (text(report.out), report.gathered) == ("data", (("result", 4),)), report
+
+
+# -- calls ------------------------------------------------------------------------------------------------
+
+
+def _listed() -> list[str]:
+    here = Path(os.environ["TERCEL_SANDBOX"])
+    return sorted(
+        f"{path.relative_to(here)} {path.read_text()}" for path in here.rglob("*") if path.is_file()
+    )
+
+
+def _leaves(content: str, code: int = 0) -> None:
+    Path("d").mkdir()
+    Path("d/result").write_text(content)
+    if code == 1:
+        raise ValueError(content)
+    if code:
+        os._exit(code)
+
+
+async def test_a_call_finds_its_files_and_the_next_one_does_not(
+    runner: SpawnerPool, recorder: Recorder, cached: str
+) -> None:
+    launch = links(call(_listed), (cached, "a/x"), (cached, "y"))
+    runner.launch([launch, call(_listed, attempt=2), links(call(_listed, attempt=3), (cached, "z"))])
+    await recorder.until(lambda: len(recorder.reports) == 3)
+    listed = [value(runner, recorder.reports[attempt]) for attempt in (1, 2, 3)]
+    assert listed == [["a/x data", "y data"], [], ["z data"]]
+
+
+async def test_a_call_whose_files_cannot_be_had_is_not_made(
+    runner: SpawnerPool, recorder: Recorder, cached: str
+) -> None:
+    gone = await run(runner, recorder, links(call(os.getpid), (cached + "?", "x")))
+    assert (gone.end, gone.errno, gone.value) == (End.INTERRUPTED, "ENOENT", None)
+    bad = await run(runner, recorder, links(call(os.getpid, attempt=2), (cached, "../x")))
+    assert (bad.end, bad.hitch is not None) == (End.UNSTAGED, True)
+    assert (await run(runner, recorder, call(os.getpid, attempt=3))).code == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "end", "when"),
+    [
+        (0, End.EXITED, "finished"),
+        (1, End.EXITED, "failed"),
+        (3, End.EXITED, "failed"),
+        (3, End.EXITED, "always"),
+    ],
+)
+async def test_what_a_call_leaves_is_gathered_however_it_ends(
+    runner: SpawnerPool, recorder: Recorder, out: Path, code: int, end: End, when: str
+) -> None:
+    launch = gathers(call(_leaves, "text", code), out, "d", when=when)
+    report = await run(runner, recorder, launch)
+    assert (report.end, report.code, report.gathered) == (end, code, (("d/result", 4),)), report
+    assert (out / "d/result").read_text() == "text"
+    other = "failed" if when == "finished" else "finished"
+    again = await run(
+        runner, recorder, gathers(call(_leaves, "text", code, attempt=2), out / "2", "d", when=other)
+    )
+    assert (again.code, again.gathered) == (code, ())
+
+
+def _writes_and_waits(lifeline: str) -> None:
+    Path("log").write_text("partial")
+    with open(lifeline, "w") as held:
+        held.write("x\n")
+        held.flush()
+        signal.pause()
+
+
+async def test_of_a_killed_call_only_that_is_gathered_which_always_is(
+    runner: SpawnerPool, recorder: Recorder, out: Path, lifeline: Lifeline
+) -> None:
+    launch = call(_writes_and_waits, str(lifeline.path), kill_grace_s=0.0)
+    runner.launch(
+        [msgspec.structs.replace(launch, gathers=[("log", "always"), ("l*", "failed")], gather_dir=str(out))]
+    )
+    await lifeline.held()
+    runner.kill([1])
+    report = await recorder.report(1)
+    assert (report.end, report.gathered) == (End.CANCELLED, (("log", 7),))
+    await lifeline.dropped()
+
+
+@pytest.mark.parametrize("code", [0, 3])
+async def test_what_a_call_leaves_and_cannot_be_saved_is_this_nodes_fault(
+    runner: SpawnerPool, recorder: Recorder, out: Path, code: int
+) -> None:
+    out.parent.write_text("in the way")
+    report = await run(runner, recorder, gathers(call(_leaves, "text", code), out, "d", when="always"))
+    assert (report.end, report.errno, report.gathered) == (End.INTERRUPTED, "ENOTDIR", ())
+    assert "what it left cannot be saved on node-7" in report.note
+
+
+def _leaves_many(count: int) -> int:
+    for number in range(count):
+        Path(f"{number:0100}").touch()
+    return os.getpid()
+
+
+async def test_more_files_of_a_call_than_its_board_has_room_for(
+    runner: SpawnerPool, recorder: Recorder, out: Path
+) -> None:
+    runner.launch([gathers(call(_leaves_many, 6000), out, "*"), call(os.getpid, attempt=2)])
+    await recorder.until(lambda: len(recorder.reports) == 2)
+    assert len(recorder.reports[1].gathered) == len(os.listdir(out)) == 6000
+    [interpreter] = interpreters()
+    assert {value(runner, report) for report in recorder.reports.values()} == {interpreter}

@@ -76,6 +76,18 @@ class Board:
         numbers[_RUNNING] = 1
         return True
 
+    def pause(self) -> None:
+        """Of the call that began last, something is done that is not its own: it counts as begun, and its time stands still.
+
+        Should the interpreter die meanwhile, it is made again.
+        """
+        self._numbers[_RUNNING] = 0
+
+    def go_on(self, now: float) -> None:
+        """Its time runs from then on."""
+        self._times[_SINCE] = now
+        self._numbers[_RUNNING] = 1
+
     def end(self, row: Message) -> bool:
         """Of the call that runs. False: there is no room, take the others first."""
         data = marshal.dumps(row, 2)  # type: ignore[arg-type]  # of version 2, in which rows can be joined

@@ -83,7 +83,7 @@ def unbegun(launch: Launch, end: End, note: str, started_at: float) -> Report:
 
 def died(launch: Launch, left: Left, ending: Ending | None) -> Report:
     """Of the call that its interpreter died in."""
-    wall_s = time.monotonic() - left.since
+    wall_s = left.until - left.since
     notes = list(left.notes)
     excess: Excess | None = None
     if left.status < 0:
@@ -107,5 +107,11 @@ def died(launch: Launch, left: Left, ending: Ending | None) -> Report:
         notes.insert(0, excess.note)
     ids = (launch.job, launch.task, launch.attempt)
     what, mem_bytes = (excess.what, excess.mem_bytes) if excess is not None else ("", 0)
-    used = (time.time() - wall_s, wall_s, 0.0)
-    return Report(*ids, end, code, *used, mem_bytes, "; ".join(notes), left.out, left.err, None, what)
+    used = (time.time() - (time.monotonic() - left.since), wall_s, 0.0)
+    errno = ""
+    if left.unsaved is not None:
+        end, code, what = End.INTERRUPTED, 0, ""
+        note, errno = left.unsaved
+        notes.insert(0, note)
+    told = (*ids, end, code, *used, mem_bytes, "; ".join(notes), left.out, left.err, None, what)
+    return Report(*told, errno=errno, gathered=left.gathered)

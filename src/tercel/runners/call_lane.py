@@ -178,12 +178,14 @@ class CallLane:
             messages.append(setup_of(launch.job, launch.program))
         inputs = launch.call.named(launch.inputs)
         messages.append(("start", launch.task, launch.attempt, launch.call.arguments, inputs))
+        if launch.links or launch.gathers:
+            messages.append(("files", launch.attempt, launch.links, launch.gathers, launch.gather_dir))
         self._given[launch.attempt] = launch
 
     def _start(self, launch: Launch) -> bool:
         try:
             self._process = InterpreterProcess(
-                self._new_directories(), self._node, launch, self._take, self._on_end, self._limit_of
+                self._new_directories(), self._node, launch, self._take, self._on_end, self._dying
             )
         except OSError as error:
             why = f"no interpreter can be started: {error}"
@@ -217,9 +219,9 @@ class CallLane:
             self._tell([report_of(launch) for launch in failed])
         self._feed()
 
-    def _limit_of(self, attempt: int) -> int:
-        launch = self._given.get(attempt)
-        return launch.program.output_limit_bytes if launch is not None else 0
+    def _dying(self, attempt: int) -> tuple[Launch | None, bool]:
+        launch, ending = self._given.get(attempt), self._ending
+        return launch, ending is not None and ending.end is End.CANCELLED
 
     # -- taking back, ending ------------------------------------------------------------------------------
 

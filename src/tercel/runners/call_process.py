@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from fcntl import F_SETFL, fcntl
@@ -24,15 +25,16 @@ import msgspec
 import tercel
 from tercel.core.model import Program
 from tercel.core.reports import Output, Report
-from tercel.runners import cgroups, outputs, trees
+from tercel.runners import call_files, cgroups, outputs, trees
 from tercel.runners.board import NOBODY, Board, new_board
 from tercel.runners.cgroups import Group
 from tercel.runners.channel import Channel, Message
 from tercel.runners.contract import Launch
+from tercel.runners.files import Fault
 from tercel.runners.guard import Limits
 from tercel.runners.lane import Ended
 from tercel.runners.reports import Config
-from tercel.runners.sandbox import Sweeper
+from tercel.runners.sandbox import Sweeper, last_sandbox
 from tercel.runners.starting import Directories, config_words, limit_files, own_environment
 from tercel.runners.surroundings import settle_written
 
@@ -52,6 +54,8 @@ class Left(msgspec.Struct, frozen=True):
     attempt: int
     """The call it died in, or NOBODY."""
     since: float
+    until: float
+    """Of the monotonic clock, both."""
     status: int
     """As of waitpid."""
     reports: list[Report]
@@ -63,6 +67,10 @@ class Left(msgspec.Struct, frozen=True):
     """The kernel has ended processes of its group."""
     last_words: str
     """The last line on its stderr, if it did not die in a call: why it could not go on."""
+    gathered: tuple[tuple[str, int], ...] = ()
+    """Of what the call it died in has left: see Report."""
+    unsaved: tuple[str, str] | None = None
+    """Why that could not be gathered, if the call is to be made again for it: a note, and the system's reason."""
 
 
 class InterpreterProcess:
@@ -75,9 +83,9 @@ class InterpreterProcess:
         launch: Launch,
         on_reports: Callable[[list[Report]], None],
         on_gone: "Callable[[InterpreterProcess, Left], None]",
-        limit_of: Callable[[int], int],
+        dying: Callable[[int], tuple[Launch | None, bool]],
     ) -> None:
-        """`limit_of` is asked in another thread, for how much of an attempt's output is kept."""
+        """`dying` is asked in another thread for the call that it died in, and whether that was cancelled."""
         self.gone = False
         """It does nothing more; `on_gone` follows."""
         self.leaving = False
@@ -87,7 +95,7 @@ class InterpreterProcess:
         self.group = Group(directories.groups)
         self._on_reports = on_reports
         self._on_gone = on_gone
-        self._limit_of = limit_of
+        self._dying = dying
         self._loop = asyncio.get_running_loop()
         self._open: list[int] = []
         """The board's descriptor, and those of the files that take its outputs."""
@@ -213,15 +221,32 @@ class InterpreterProcess:
         died_in_it = running and all(report.attempt != attempt for report in reports)
         words = "" if died_in_it else _last_line(self._open[2])
         starved = self.group.oom_kills() > 0
-        return Left(attempt if died_in_it else NOBODY, since, 0, reports, None, None, [], starved, words)
+        died_in = attempt if died_in_it else NOBODY
+        return Left(died_in, since, time.monotonic(), 0, reports, None, None, [], starved, words)
 
     def _with_outputs(self, left: Left) -> Left:
         for path in outputs.paths_of(self._config.outputs, left.attempt):
             outputs.remove(path + b".part")  # it may have died while it wrote that
         out, err = self._open[1:]
-        rows, notes = settle_written((out, err), self._config, left.attempt, self._limit_of(left.attempt))
+        launch, cancelled = self._dying(left.attempt)
+        limit_bytes = launch.program.output_limit_bytes if launch is not None else 0
+        rows, notes = settle_written((out, err), self._config, left.attempt, limit_bytes)
         kept = msgspec.convert(rows, tuple[Output | None, Output | None])
-        return msgspec.structs.replace(left, out=kept[0], err=kept[1], notes=notes)
+        left = msgspec.structs.replace(left, out=kept[0], err=kept[1], notes=notes)
+        return self._with_files(left, launch, cancelled) if launch is not None and launch.gathers else left
+
+    def _with_files(self, left: Left, launch: Launch, cancelled: bool) -> Left:
+        cwd, end = os.fsencode(launch.program.cwd), "cancelled" if cancelled else "failed"
+        row = (launch.links, launch.gathers, launch.gather_dir)
+        try:
+            sandbox = last_sandbox(self._config.lane)
+            return msgspec.structs.replace(
+                left, gathered=tuple(call_files.gather(row, end, sandbox, cwd, self._config.node))
+            )
+        except Fault as fault:
+            if cancelled or fault.end != "interrupted":
+                return msgspec.structs.replace(left, notes=[*left.notes, fault.note])
+            return msgspec.structs.replace(left, unsaved=(fault.note, fault.errno))
 
     def _sweep(self) -> None:
         sweeper = Sweeper(self._config.trash, os.path.basename(self._config.lane))  # noqa: PTH119

@@ -13,6 +13,7 @@ A frame is its length (4 bytes) and a marshalled list of tuples, each a kind and
 
     lane -> interpreter ("setup", job, function's code, its value's key, path, cwd, output limit)
                         ("start", task, attempt, arguments, inputs)      of the job of the last setup
+                        ("files", attempt, links, gathers, gather_dir)      of the last start
                         ("withdraw", attempts) · ("go", bar)
     interpreter -> lane ("Ended", reports)
 

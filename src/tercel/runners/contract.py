@@ -41,11 +41,20 @@ class Launch(msgspec.Struct, frozen=True, array_like=True):
     env: dict[str, str] = {}
     """Variables of its lane, as long as that is open: which GPUs are its own, say."""
     links: list[tuple[str, str]] = []
-    """Files that it finds in its directory: (path of a file in the cache, its name there)."""
+    """Files that it finds in its sandbox, read-only: (path of a file in the cache, its name there).
+
+    If one is gone from the cache, the attempt ends as INTERRUPTED (ENOENT); names that cannot be end it as UNSTAGED.
+    """
     gathers: list[tuple[str, str]] = []
-    """What is taken out of its directory when it has ended: (pattern, after which end: `finished`, `failed`, `always`)."""
+    """What is taken out of its directory when it has ended: (pattern, after which end: `finished`, `failed`, `always`).
+
+    A path or a pattern as of runners.globs, in the program's cwd if it has one (then it is copied), else in the sandbox. What
+    is told in the report, and nothing else, is in `gather_dir` and is whole. A pattern that meets nothing is no fault here.
+    """
     gather_dir: str = ""
-    """Where to: a directory on the sandbox's file system, which is made if anything is found."""
+    """Where to: a directory on the sandbox's file system, which is made if anything is found. It is the caller's, to remove too:
+    also if the attempt did not end well, or its worker died.
+    """
 
 
 class Listener(Protocol):

@@ -40,7 +40,7 @@ def put(links: list[tuple[str, str]], sandbox: bytes, node: str, meanwhile: Mean
     except Gone as error:
         raise Fault("interrupted", f"{node}: {error}", "ENOENT") from error
     except OSError as error:
-        note = f"no room for its files in its sandbox on {node}: {error.strerror}"
+        note = f"its files cannot be put into its sandbox on {node}: {error.strerror}"
         raise Fault("interrupted", note, errno_name(error)) from error
     except Unfit as error:
         raise _unfit("stage-in", error) from error
@@ -62,7 +62,8 @@ def gather(
                 return None
         return gathering.gathered
     except OSError as error:
-        note = f"what it left cannot be saved on {node}: {error.strerror}"
+        what = gathering.taking if gathering is not None and gathering.taking else "what it left"
+        note = f"{what} cannot be saved on {node}: {error.strerror}"
         raise Fault("interrupted", note, errno_name(error)) from error
     except Unfit as error:
         raise _unfit("stage-out", error) from error

@@ -58,6 +58,8 @@ class Gathering:
         self._found: dict[str, _Found] = {}
         """By the path that it is to have."""
         self._looked_at = 0
+        self.taking = ""
+        """The path of what is being taken."""
         self.gathered: list[tuple[str, int]] = []
         """Paths and sizes of what was taken."""
 
@@ -183,6 +185,7 @@ class Gathering:
     # -- taking -------------------------------------------------------------------------------------------
 
     def _take(self, path: str, found: _Found, target: Below) -> Iterator[None]:
+        self.taking = path
         from_directory, _, from_name = _encoded(found.path).rpartition(b"/")
         to_directory, _, to_name = path.encode().rpartition(b"/")
         from_fd, to_fd = self._source.at(from_directory), target.at(to_directory)

@@ -19,7 +19,7 @@ import types
 from collections import deque
 from collections.abc import Callable
 from time import monotonic, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tercel.runners import calls, outputs, trees
 from tercel.runners.board import Board
@@ -29,7 +29,11 @@ from tercel.runners.cgroups import MEMORY, Group
 from tercel.runners.channel import Channel, Message
 from tercel.runners.guard import Limits
 from tercel.runners.reports import Config
+from tercel.runners.run import FilesRow
 from tercel.runners.surroundings import Misplaced, Surroundings
+
+if TYPE_CHECKING:
+    from tercel.runners.call_files import CallFiles
 
 WAIT_S = 0.016
 """How long a report may wait for others while there is more to do, and how long between two looks at the channel."""
@@ -40,6 +44,12 @@ GROWTH_MOST_BYTES = 2**30
 FULL = 0.75
 """Of a memory limit: what calls have left behind beyond this would soon be held against one that is innocent."""
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+
+_OWN_ENDS = ("exited", "exceeded")
+_UNTOLD: Message = ("", (), "", "", (), ())
+"""Fields of core.reports.Report from `exceeded` up to `hitch`, in a report that says nothing there."""
+_BEFORE_EXCEEDED = 13
+"""How many come before them."""
 
 Start = tuple[Job, int, int, bytes, Inputs]
 
@@ -56,6 +66,8 @@ class Interpreter:
         self._surroundings = Surroundings(config)
         self._functions = Functions()
         self._queue: deque[Start] = deque()
+        self._files: dict[int, FilesRow] = {}
+        """Of those in the queue that have any, by attempt."""
         self._job: Job | None = None
         self._passed = 0
         """The bar that the lane has let it pass."""
@@ -69,6 +81,7 @@ class Interpreter:
             "start": self._on_start,
             "withdraw": self._on_withdraw,
             "go": self._on_go,
+            "files": self._on_files,
         }
         self._size_most = _resident_bytes() + GROWTH_MOST_BYTES
         if limits.mem_bytes:
@@ -126,11 +139,16 @@ class Interpreter:
         assert self._job is not None
         self._queue.append((self._job, task, attempt, arguments, inputs))
 
+    def _on_files(self, attempt: int, *row: Any) -> None:
+        self._files[attempt] = row
+
     def _on_withdraw(self, attempts: list[int]) -> None:
         gone = set(attempts)
         left = [start for start in self._queue if start[2] not in gone]
         self._queue.clear()
         self._queue += left
+        for attempt in attempts:
+            self._files.pop(attempt, None)
 
     def _on_go(self, bar: int) -> None:
         self._passed = bar
@@ -140,10 +158,13 @@ class Interpreter:
         if not self._board.count:
             return
         self._channel.send_marshalled(self._board.waiting())
+        self._flush()
+        self._board.sent()
+
+    def _flush(self) -> None:
         while self._channel.unsent:
             select.select([], [self._channel.fd], [])
             self._channel.flush()
-        self._board.sent()
 
     # -- one call -----------------------------------------------------------------------------------------
 
@@ -151,9 +172,13 @@ class Interpreter:
         job, task, attempt, arguments, inputs = start
         started_at = time()
         end, code, note, value, errno = "exited", 0, "", None, ""
+        files = self._files_of(attempt) if self._files else None
         guard = self._bounds.guard(list, self._surroundings.sandbox, begun)
         try:
             self._surroundings.enter(job, task, attempt)
+            if files is not None:
+                files.put(self._surroundings.fill())
+                started_at = time()
             data, note = self._call(job, arguments, inputs)
             code = 1 if note else 0
             value = self._keep(attempt, data)
@@ -165,6 +190,11 @@ class Interpreter:
         if excess is not None:
             end, note = "exceeded", excess.note
             self._spent = excess.what == MEMORY
+        if files is not None and end in _OWN_ENDS:
+            try:
+                note += files.gather((end, code) == ("exited", 0), self._surroundings.sandbox, job.cwd)
+            except Misplaced as error:
+                end, code, note, errno, excess = error.end, 0, error.note, error.errno, None
         out, err, fault = self._surroundings.outputs(job, attempt)
         if fault:
             note = f"{note}; {fault}" if note else fault
@@ -172,16 +202,34 @@ class Interpreter:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         cpu_s = usage.ru_utime + usage.ru_stime
         # Memory: the most that this interpreter has taken so far, which is at least what the call took.
-        used = (started_at, monotonic() - begun, cpu_s - self._cpu_s, usage.ru_maxrss * 1024)
+        wall_s = monotonic() - begun - (files.apart_s if files is not None else 0.0)
+        used = (started_at, wall_s, cpu_s - self._cpu_s, usage.ru_maxrss * 1024)
         self._cpu_s = cpu_s
         row: Message = (job.number, task, attempt, end, code, *used, note, out, err, value)
         if excess is not None:
             row = (*row, excess.what)
         elif errno:
             row = (*row, "", (), errno)
-        if not self._board.end(row):
-            self._send()
-            self._board.end(row)
+        if files is not None and (files.gathered or files.hitch):
+            row = (*row, *_UNTOLD[len(row) - _BEFORE_EXCEEDED :], files.hitch, tuple(files.gathered))
+        self._tell(row)
+
+    def _tell(self, row: Message) -> None:
+        if self._board.end(row):
+            return
+        self._send()
+        if not self._board.end(row):  # it has gathered more files than the board has room for
+            self._channel.send([("Ended", [row])])
+            self._flush()
+            self._board.pause()
+
+    def _files_of(self, attempt: int) -> "CallFiles | None":
+        row = self._files.pop(attempt, None)
+        if row is None:
+            return None
+        from tercel.runners.call_files import CallFiles  # noqa: PLC0415  # only those with files pay for it
+
+        return CallFiles(row, self._board, self._config.node)
 
     def _call(self, job: Job, arguments: bytes, inputs: Inputs) -> tuple[bytes, str]:
         """What it returned, pickled; or what it raised, with a note. Whatever it raises is a result."""

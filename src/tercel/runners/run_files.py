@@ -46,7 +46,7 @@ def gather(run: Run, sandbox: bytes, node: str, meanwhile: Callable[[], None]) -
         if end == "cancelled" or (fault.end == "unstaged" and end != "finished"):
             run.ungathered = fault.note
             return None
-        run.hitch = fault.hitch
+        run.hitch, run.excess = fault.hitch, None
         return fault.end, 0, fault.note, fault.errno
     return None
 

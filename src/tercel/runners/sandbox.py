@@ -116,6 +116,15 @@ def open_own(parent: int | None, name: bytes) -> int:
         os.close(handle)
 
 
+def last_sandbox(directory: bytes) -> bytes:
+    """Of a lane whose process is gone: the one that was in use, or would have been."""
+    try:
+        numbers = [int(name) for name in os.listdir(directory) if name.isdigit()]
+    except FileNotFoundError:
+        numbers = []
+    return b"%s/%d" % (directory, max(numbers, default=0))
+
+
 class Sandbox:
     """The sandbox of one lane: every attempt finds it empty, and its own."""
 

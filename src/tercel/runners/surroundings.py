@@ -24,13 +24,13 @@ _BACKLOG_MOST = 64
 
 
 class Misplaced(Exception):
-    """A call, or its value, cannot be where it should: why, and how it ends thereby."""
+    """A call, its files, or its value, cannot be where they should: why, and how it ends thereby."""
 
-    def __init__(self, end: str, note: str, error: OSError) -> None:
+    def __init__(self, end: str, note: str, error: OSError | None = None) -> None:
         super().__init__(note)
         self.end = end
         self.note = note
-        self.errno = commands.errno_name(error)
+        self.errno = commands.errno_name(error) if error is not None else ""
 
 
 class Surroundings:
@@ -80,6 +80,11 @@ class Surroundings:
         self._set(b"TERCEL_TASK_ID", number)
         self._set(b"SLURM_ARRAY_TASK_ID", number)
         self._set(b"TERCEL_ATTEMPT", b"%d" % attempt)
+
+    def fill(self) -> bytes:
+        """Its sandbox, to put something into it before the call."""
+        self._sandbox.fill()
+        return self._sandbox.path
 
     def _change_job(self, job: Job) -> None:
         self._job = job.number
