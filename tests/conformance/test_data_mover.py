@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from tercel.core.files import Trouble
 from tercel.data import moving
-from tercel.data.contract import Deliver, Fetch, TransferFailed
+from tercel.data.contract import Deliver, Delivered, Fetch, TransferFailed
 from tercel.data.moving import Mover
 from tests.data import servers
 from tests.data.places import KINDS, Place, places
@@ -21,8 +21,8 @@ from tests.processes import becomes, children, is_running
 
 pytestmark = [pytest.mark.C(11, 12), pytest.mark.must("a", "b")]
 
-DATA = bytes(range(256)) * 2**16
-"""16 MiB: two parts of an upload to S3."""
+DATA = bytes(range(256)) * 36 * 1024
+"""9 MiB: two parts of an upload to S3."""
 DIGEST = f"blake3:{blake3(DATA).hexdigest()}"
 SMALL = b"small"
 
@@ -87,9 +87,10 @@ async def test_a_mover_that_is_killed_leaves_all_or_nothing_under_the_final_name
     seen = asyncio.create_task(progress.seen.wait())
     await asyncio.wait([seen, delivering], return_when=asyncio.FIRST_COMPLETED)
     os.kill(pid, signal.SIGKILL)
-    if (failure := (await asyncio.gather(delivering, return_exceptions=True))[0]) is not None:
-        assert not isinstance(failure, TransferFailed) or failure.trouble is Trouble.DOWN
+    ended = (await asyncio.gather(delivering, return_exceptions=True))[0]
+    assert isinstance(ended, Delivered) or (isinstance(ended, TransferFailed) and ended.trouble == "down")
     seen.cancel()
+    await becomes(lambda: mover.pid != pid, "it is known to be gone")
     assert place.all().get("big", DATA) == DATA
     assert (await mover.deliver(what)).digest == DIGEST
     there = place.all()
