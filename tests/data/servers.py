@@ -34,22 +34,20 @@ class Web(BaseHTTPRequestHandler):
         path = unquote(self.path.partition("?")[0])
         self.server.asked.append((self.command, self.path, dict(self.headers.items())))
         self.close_connection = True
+        what, rest = self.server.fault(path)
+        file = self.server.file(path)
         if path.startswith("/v1/contents/") and self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return self._status(401)
-        faults = self.server.faults.get(path, [])
-        fault = faults.pop(0) if faults else ""
-        what, _, rest = fault.partition(" ")
-        if what.isdecimal():
-            return self._status(int(what), dict(line.split("=", 1) for line in rest.split(";") if line))
-        if what == "loris":
-            return self._trickle()
-        try:
-            data = (self.server.directory / path.strip("/").replace("/", "%2F")).read_bytes()
-        except FileNotFoundError:
-            return self._status(404)
-        if what == "endless":
-            return self._flood()
-        self._serve(data, what, int(rest or 0))
+            self._status(401)
+        elif what.isdecimal():
+            self._status(int(what), rest)
+        elif what == "loris":
+            self._trickle()
+        elif not file.exists():
+            self._status(404)
+        elif what == "endless":
+            self._flood()
+        else:
+            self._serve(file.read_bytes(), what, int(rest or 0))
 
     do_HEAD = do_GET
 
@@ -61,7 +59,8 @@ class Web(BaseHTTPRequestHandler):
             first, _, last = asked.removeprefix("bytes=").partition("-")
             begin, end, status = int(first), min(int(last or len(data)) + 1, len(data)), 206
             if begin >= len(data):
-                return self._status(416)
+                self._status(416)
+                return
         body = data[begin:end]
         if what == "flip":
             body = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
@@ -86,10 +85,10 @@ class Web(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.server.let_go.wait()
 
-    def _status(self, status: int, headers: dict[str, str] | None = None) -> None:
+    def _status(self, status: int, headers: str = "") -> None:
         self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
+        for line in filter(None, headers.split(";")):
+            self.send_header(*line.split("=", 1))
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -111,29 +110,26 @@ class Web(BaseHTTPRequestHandler):
         path = unquote(self.path)
         self.server.asked.append((self.command, self.path, dict(self.headers.items())))
         self.close_connection = True
-        faults = self.server.faults.get(path, [])
-        what, _, rest = (faults.pop(0) if faults else "").partition(" ")
+        what, rest = self.server.fault(path)
         if what.isdecimal():
-            return self._status(int(what), dict(line.split("=", 1) for line in rest.split(";") if line))
-        if path.startswith("/v1/contents/") and self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return self._status(401)
+            self._status(int(what), rest)
+            return
         size = int(self.headers["Content-Length"])
         data = self.rfile.read(size)
+        is_kept = path.startswith("/v1/contents/")
         if len(data) < size:
-            return None  # half a body is no request
-        if (
-            path.startswith("/v1/contents/")
-            and f"blake3:{blake3(data).hexdigest()}" != path.rpartition("/")[2]
-        ):
-            return self._status(400)
-        if what == "flip":
-            data = bytes([data[0] ^ 1]) + data[1:]
-        (self.server.directory / path.strip("/").replace("/", "%2F")).write_bytes(data)
-        return self._status(201)
+            return  # half a body is no request
+        if is_kept and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self._status(401)
+        elif is_kept and f"blake3:{blake3(data).hexdigest()}" != path.rpartition("/")[2]:
+            self._status(400)
+        else:
+            self.server.file(path).write_bytes(bytes([data[0] ^ 1]) + data[1:] if what == "flip" else data)
+            self._status(201)
 
     def do_DELETE(self) -> None:
         self.close_connection = True
-        path = self.server.directory / unquote(self.path).strip("/").replace("/", "%2F")
+        path = self.server.file(unquote(self.path))
         is_there = path.exists()
         path.unlink(missing_ok=True)
         self._status(204 if is_there else 404)
@@ -153,6 +149,15 @@ class WebServer(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
+
+    def file(self, path: str) -> Path:
+        return self.directory / path.strip("/").replace("/", "%2F")
+
+    def fault(self, path: str) -> tuple[str, str]:
+        """What is to go wrong now."""
+        faults = self.faults.get(path, [])
+        what, _, rest = (faults.pop(0) if faults else "").partition(" ")
+        return what, rest
 
     def handle_error(self, *_: object) -> None:
         """Whoever hangs up in the middle is what some tests are about."""

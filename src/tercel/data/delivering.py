@@ -67,7 +67,7 @@ def _keep(what: Deliver, scheme: Scheme, watch: Watch) -> Delivered:
     url = f"{KEPT}{digest}"
     if what.url not in (KEPT, url):
         note = f"{what.path} is {url}, not {shown(what.url)}"
-        raise TransferFailed(Trouble.CORRUPT, shown(what.url), note_of(note))
+        raise TransferFailed(Trouble.REFUSED, shown(what.url), note_of(note))
     watch.begin(0, size_bytes)
     with told(url, watch):
         try:

@@ -202,7 +202,7 @@ def _by_kind(error: BaseException) -> Trouble | None:
 
 def _words(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not valid: {error.verify_message}"
+        return f"its certificate is not valid: {getattr(error, 'verify_message', error)}"
     if isinstance(error, socket.gaierror):
         return f"its host cannot be found: {error.strerror}"
     if isinstance(error, TimeoutError):

@@ -140,17 +140,23 @@ def _range_of(response: http.client.HTTPResponse) -> tuple[int, int]:
     return (int(match[1]), int(match[2]) + 1) if match is not None and match[1] else (-1, -1)
 
 
-def _chunks(response: http.client.HTTPResponse, watch: Watch, url: str) -> Iterator[memoryview]:
-    size = response.length
-    came = 0
+def _chunks(response: http.client.HTTPResponse, watch: Watch, url: str) -> Iterator[bytes | memoryview]:
+    """As they come: who waits until a chunk is full takes a slow server for one that is silent."""
+    if response.chunked or response.length is None:
+        while chunk := response.read1(_CHUNK_BYTES):
+            watch.check()
+            yield chunk
+        return
+    size, left = response.length, response.length
     buffer = memoryview(bytearray(_CHUNK_BYTES))
-    while count := response.readinto(buffer):
+    while left:
+        count = response.fp.readinto1(buffer[: min(left, _CHUNK_BYTES)])
         watch.check()
-        came += count
+        if not count:
+            note = f"{shown(url)}: cut after {size - left:,} of {size:,} bytes"
+            raise TransferFailed(Trouble.DOWN, shown(url), note_of(note))
+        left -= count
         yield buffer[:count]
-    if size is not None and came < size:
-        note = f"{shown(url)}: cut after {came:,} of {size:,} bytes"
-        raise TransferFailed(Trouble.DOWN, shown(url), note_of(note))
 
 
 def _corrupt(url: str, what: str) -> TransferFailed:

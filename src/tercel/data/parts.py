@@ -22,7 +22,7 @@ from tercel.data.faults import own_disk
 from tercel.data.local import chunks_of, sync_directory, write_all
 from tercel.data.watches import Watch
 
-NOTED_EACH_BYTES = 16 << 20
+NOTED_EACH_BYTES = 8 << 20
 """So much may be fetched again after a kill -9."""
 
 

@@ -19,13 +19,13 @@ class Schemes:
     """Of one process: what each has learnt and keeps open is shared by all its transfers."""
 
     def __init__(self) -> None:
-        web, sftp = HttpScheme(), SftpScheme()
+        web, self._sftp = HttpScheme(), SftpScheme()
         self._known: dict[str, Scheme] = {
             "file": LocalScheme(),
             "http": web,
             "https": web,
-            "sftp": sftp,
-            "ssh": sftp,
+            "sftp": self._sftp,
+            "ssh": self._sftp,
         }
 
     def of(self, url: str, manager: tuple[str, str] = ("", "")) -> Scheme:
@@ -36,6 +36,10 @@ class Schemes:
         if name not in self._known:
             self._known[name] = _third_partys(name, url) or OutsideScheme(name)
         return self._known[name]
+
+    def close(self) -> None:
+        """What is kept open for the next transfer is closed."""
+        self._sftp.close()
 
 
 def _third_partys(name: str, url: str) -> Scheme | None:
