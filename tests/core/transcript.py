@@ -136,6 +136,8 @@ class Stage:
         self._probes: dict[str, int] = {}
         self.taken: set[str] = set()
         """Names of other files."""
+        self.made: set[str] = set()
+        """Names of those that were registered."""
 
     def play(self, event: str) -> list[str]:
         """What an event leads to, line by line."""
@@ -156,12 +158,11 @@ class Stage:
         return "job 9's" if name in self.taken else ""
 
     def has(self, name: str, /) -> bool:
-        return name in self.taken
+        return name in self.taken or name in self.made
 
     def note(self, change: Change, /) -> None:
-        match change:
-            case FileRegistered(file):
-                self.made.add(file.name)
+        if isinstance(change, FileRegistered):
+            self.made.add(change.file.name)
 
     # -- what happens -------------------------------------------------------------------------------------
 
@@ -180,6 +181,7 @@ class Stage:
                 self.machine.on_stages(name, *moving, self.now)
             case [file, "is", "taken" | "free" as how]:
                 (self.taken.add if how == "taken" else self.taken.discard)(file)
+                self.machine.on_name(file, self.now)
             case [_, "removed", task]:
                 self.machine.on_removed(*task_of(task))
             case [name, "starts", *attempts]:

@@ -6,7 +6,6 @@ A message for a worker that is not connected goes nowhere: when it comes back, t
 from collections.abc import Sequence
 
 from tercel.core.blocking import program_of
-from tercel.core.files import KEPT
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
@@ -95,7 +94,7 @@ class Telling:
         for lease in leases:
             for task in job.left.intersection(IntervalSet([(lease.first, lease.last)])):
                 left = self._store.left_overs(job.id) if left is None else left
-                if urls := [url for url in left.get(task, ()) if not url.startswith(KEPT)]:
+                if urls := left.get(task):
                     conversation.post(Undo(job.id, task, urls))
                 else:
                     self._machine.on_removed(job.id, task)
