@@ -7,6 +7,7 @@ Imported by the first attempt that has any: the others must not pay for it.
              unstaged     the names': it will not go otherwise anywhere
 """
 
+import os
 from collections.abc import Callable
 
 from tercel.runners.commands import errno_name
@@ -54,7 +55,7 @@ def gather(
     gathering: Gathering | None = None
     try:
         try:
-            gathering = Gathering(directory, how, own, to.encode())
+            gathering = Gathering(directory, how, own, os.fsencode(to))
         except (FileNotFoundError, NotADirectoryError):
             return []  # it has removed its own directory
         for _ in gathering.work(patterns):

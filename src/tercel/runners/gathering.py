@@ -9,6 +9,7 @@ the same directory and regular; any other is passed over, as is all that is neit
 # ruff: noqa: PTH103, PTH115
 # (Descriptors, and pathlib would double a spawner's start-up time.)
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,8 @@ LOOKED_AT_MOST = 5_000_000
 _LINKS_MOST = 8
 """From one to the next."""
 _PATH_MOST_BYTES = 4095
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+"""Errors of looking for a file where there is none, or none any more, or only by way of a link."""
 _EVERYTHING = -1
 """In the place of a part's number: all files below."""
 
@@ -95,13 +98,14 @@ class Gathering:
         while todo:
             directory, at = todo.pop()
             for step in self._below(directory, at, parts):
-                if step not in seen:  # `**/**` leads to most of them more than once
+                if step is not None and step not in seen:  # `**/**` leads to most of them more than once
                     seen.add(step)
                     todo.append(step)
+                yield
             yield
 
-    def _below(self, directory: str, at: int, parts: tuple[Part, ...]) -> Iterator[tuple[str, int]]:
-        """Note the files; returns the directories that are to be looked at, and for which part."""
+    def _below(self, directory: str, at: int, parts: tuple[Part, ...]) -> Iterator[tuple[str, int] | None]:
+        """Note each file; returns each directory that is to be looked at, and for which part."""
         part = parts[at] if at != _EVERYTHING else None
         is_last = part is None or at + 1 == len(parts)
         inside = at + 1 if not is_last else None
@@ -118,6 +122,7 @@ class Gathering:
                     yield path, inside
             elif is_last:
                 self._add(path)
+                yield None
 
     def _entries(self, directory: str, part: Part | None) -> list[tuple[str, bool]]:
         """That match: their names, and whether they are directories."""
@@ -128,8 +133,10 @@ class Gathering:
                 return [(part.text, stat.S_ISDIR(mode))]
             with os.scandir(fd) as entries:
                 found = [(_decoded(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
-        except (FileNotFoundError, NotADirectoryError):
-            return []  # or no longer
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
+            return []
         self._looked_at += len(found)
         if self._looked_at > LOOKED_AT_MOST:
             raise Unfit(f"more than {LOOKED_AT_MOST:,} files and directories would have to be looked at")
@@ -159,7 +166,9 @@ class Gathering:
                 if not stat.S_ISLNK(status.st_mode):
                     return None
                 target = os.readlink(name, dir_fd=fd)
-            except (FileNotFoundError, NotADirectoryError):
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
                 return None
             if (inside := self._inside(directory, target)) is None:
                 return None

@@ -32,7 +32,9 @@ class Part:
 @lru_cache(maxsize=64)
 def parts_of(pattern: str) -> tuple[Part, ...] | None:
     """None: it is no path below a directory."""
-    if pattern.startswith("/") or "\0" in pattern:
+    if pattern.startswith("/") or any(
+        character == "\0" or "\ud800" <= character <= "\udfff" for character in pattern
+    ):
         return None
     texts = [text for text in pattern.split("/") if text not in ("", ".")]
     if not texts or ".." in texts:
