@@ -74,12 +74,12 @@ class Web(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
         self.end_headers()
         if self.command == "HEAD":
-            return None
+            return
         if what == "slow":  # as a distant server that gives each connection so much and no more
             for n in range(0, len(body), 1 << 16):
                 self.wfile.write(body[n : n + (1 << 16)])
                 time.sleep(0.002)
-            return None
+            return
         self.wfile.write(body[:at] if what in ("cut", "hold") else body)
         if what == "hold":
             self.wfile.flush()

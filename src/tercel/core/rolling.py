@@ -21,9 +21,14 @@ from tercel.core.model import After, AfterKind, JobRow, OnFailure
 from tercel.core.states import Checkpoint
 
 
-def healthy(asked: Checkpoint) -> Checkpoint:  # noqa: ARG001 - until inputs are staged, there is one answer
-    """The last checkpoint not after the one asked for that a task can be resumed from."""
-    return Checkpoint.ACCEPTED
+def healthy(asked: Checkpoint, rows: Iterable[JobRow]) -> Checkpoint:
+    """The last checkpoint not after the one asked for that tasks of these jobs can be resumed from.
+
+    What was brought for a task stays in its worker's cache, and is checked when it is used again. A job that reads nothing has
+    nothing staged.
+    """
+    stages = all(row.spec.inputs for row in rows)
+    return asked if stages else Checkpoint.ACCEPTED
 
 
 class Standing(msgspec.Struct):

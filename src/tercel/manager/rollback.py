@@ -15,6 +15,7 @@ from tercel.core.changes import OutputsDropped
 from tercel.core.errors import Forbidden, PassingFault, UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job
+from tercel.core.model import JobRow
 from tercel.core.rolling import Plan, healthy
 from tercel.core.states import TERMINAL, TaskState
 from tercel.manager.access import Identity
@@ -28,9 +29,15 @@ from tercel.wire.api import RollbackPart, RolledBack, Selection
 
 LOOKS = 10
 """How often it is looked anew at what others change meanwhile."""
+MADE_AT_ONCE = 10_000
 NAMED_RANGES = 100
 """Of a job, in an answer."""
 
+NAMED_FILES = 100
+"""Of a job, likewise."""
+
+Made = dict[int, tuple[int, list[str]]]
+"""By job: how many files its tasks made that are in the catalogue, and the names of some."""
 HalfDone = dict[int, list[tuple[int, int]]]
 """By job: attempts that left pieces of output, and how many."""
 
@@ -111,8 +118,9 @@ async def _look_and_apply(
         id: await asyncio.to_thread(manager.store.half_done, id, part.tasks.ranges())
         for id, part in plan.parts.items()
     }
+    made = {id: await _made(manager, id, part.tasks) for id, part in plan.parts.items()}
     if asked.dry_run:
-        return _told(manager, asked, plan, half_done)
+        return _told(manager, asked, plan, half_done, made)
     if plan.in_the_way and not asked.force:
         raise UsageError(
             f"{', '.join(_in_the_way(plan))} under way: cancel that first, or roll back with force, which cancels it",
@@ -136,7 +144,7 @@ async def _look_and_apply(
     if dropped:
         machine.changes.append(OutputsDropped(dropped))
     resumed = [id for id in undone.parts if id not in machine.jobs]
-    told = _told(manager, asked, undone, half_done, _in_the_way(plan))
+    told = _told(manager, asked, undone, half_done, made, _in_the_way(plan))
     machine.on_rollback(undone, behind, f"to {told.to} {who_why}", now)
     for id in resumed:
         if (job := machine.jobs.get(id)) is not None:
@@ -182,16 +190,39 @@ def _needs_any(job: Job, ids: set[int]) -> bool:
     return any(after.job in ids for after in job.row.spec.after) or any(edge[1] in ids for edge in job.edges)
 
 
+async def _made(manager: Manager, id: int, tasks: IntervalSet) -> tuple[int, list[str]]:
+    """What is taken out of the catalogue with these tasks, and removed where it was delivered to."""
+    job = manager.machine.find(id)
+    if job is None or not job.row.spec.outputs:
+        return 0, []
+    count, names, after = 0, list[str](), (-1, "")
+    while found := await asyncio.to_thread(
+        manager.store.made_by, id, tasks.ranges(), after=after, limit=MADE_AT_ONCE
+    ):
+        count += len(found)
+        names += [file.name for file in found[: NAMED_FILES - len(names)]]
+        after = (found[-1].task, found[-1].name)
+    return count, names
+
+
 # -- for people -------------------------------------------------------------------------------------------
 
 
 def _told(
-    manager: Manager, asked: Asked, plan: Plan, half_done: HalfDone, cancelled: Sequence[str] | None = None
+    manager: Manager,
+    asked: Asked,
+    plan: Plan,
+    half_done: HalfDone,
+    made: Made,
+    cancelled: Sequence[str] | None = None,
 ) -> RolledBack:
     parts: list[RollbackPart] = []
+    rows: list[JobRow] = []
     for id, part in plan.parts.items():
         job = manager.machine.find(id)
         assert job is not None, "it was planned"
+        rows.append(job.row)
+        count, names = made.get(id, (0, []))
         parts.append(
             RollbackPart(
                 job=id,
@@ -203,11 +234,13 @@ def _told(
                 used=len(part.used),
                 skipped=len(part.skipped),
                 outputs=sum(pieces for _, pieces in half_done.get(id, ())),
+                files=count,
+                names=names,
             )
         )
     return RolledBack(
         count=sum(len(part.tasks) for part in plan.parts.values()),
-        to=healthy(asked.to),
+        to=healthy(asked.to, rows),
         parts=parts,
         under_way=list(cancelled if cancelled is not None else _in_the_way(plan)),
         hopeless=sum(map(len, plan.hopeless.values())),

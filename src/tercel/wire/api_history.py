@@ -74,6 +74,10 @@ class RollbackPart(msgspec.Struct, frozen=True, kw_only=True):
     """How many were skipped, and wait again."""
     outputs: int
     """Pieces of output that attempts left half done, and that are dropped."""
+    files: int = 0
+    """Files that they made: taken out of the catalogue, and removed where they were delivered to before the tasks run again ..."""
+    names: list[str] = []
+    """... and the first of them."""
 
 
 class RolledBack(msgspec.Struct, frozen=True, kw_only=True):

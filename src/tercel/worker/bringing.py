@@ -134,24 +134,26 @@ class Bringing:
             self._cache.open()
             self._open = True
         sources = await self._sources(wanted)
-        pin = str(held.attempt)
-        known = [at for at, source in enumerate(sources) if source.key]
-        paths: dict[int, Path] = {}
-        for at, path in zip(known, self._cache.get_all([sources[at].key for at in known], pin), strict=True):
-            if path is not None:
-                paths[at] = path
+        pin, brought = str(held.attempt), held.job.brought
+        keys = {at: key for at, one in enumerate(sources) if (key := one.key or brought.get(one.name, ""))}
+        cached = zip(keys, self._cache.get_all(list(keys.values()), pin), strict=True)
+        paths = {at: path for at, path in cached if path is not None}
         missing = [at for at in range(len(wanted)) if at not in paths]
         if missing:
-            paths |= await self._fetched([(at, sources[at]) for at in missing], pin)
+            paths |= await self._fetched([(at, sources[at]) for at in missing], pin, brought)
         return [(str(paths[at]), one.name) for at, one in enumerate(wanted)]
 
-    async def _fetched(self, missing: Sequence[tuple[int, Source]], pin: str) -> dict[int, Path]:
+    async def _fetched(
+        self, missing: Sequence[tuple[int, Source]], pin: str, brought: dict[str, str]
+    ) -> dict[int, Path]:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {at: group.create_task(self._fetches.have(source, pin)) for at, source in missing}
         except* TransferFailed as failures:
             raise _worst(failures.exceptions) from None
-        return {at: task.result() for at, task in tasks.items()}
+        for at, source in missing:
+            brought[source.name] = tasks[at].result()[0]
+        return {at: task.result()[1] for at, task in tasks.items()}
 
     async def _sources(self, wanted: Sequence[Wanted]) -> list[Source]:
         names = {one.source for one in wanted if is_name(one.source)}

@@ -49,12 +49,12 @@ class Fetches:
         """By source: the fetch, and who waits for it."""
         self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def have(self, source: Source, pin: str) -> Path:
-        """In the cache, pinned. Raises TransferFailed, or OSError."""
+    async def have(self, source: Source, pin: str) -> tuple[str, Path]:
+        """Its digest, and where it is in the cache, pinned. Raises TransferFailed, or OSError."""
         while True:
             digest = source.key or await self._recalled(source)
             if digest and (path := self._cache.get(digest, pin)) is not None:
-                return path
+                return digest, path
             task, pins = self._joined(source)
             pins.add(pin)
             try:
@@ -64,7 +64,7 @@ class Fetches:
                 if not pins and not task.done():
                     task.cancel()
             if (path := self._cache.get(digest, pin)) is not None:
-                return path
+                return digest, path
 
     def _joined(self, source: Source) -> tuple["asyncio.Task[str]", set[str]]:
         key = f"{source.name} {source.digest}"

@@ -15,13 +15,15 @@ CALLS_AHEAD_MOST = 512
 class Job:
     """What attempts of one job have in common, kept while any is held or the manager may offer more."""
 
-    __slots__ = ("declared", "ended", "held", "id", "mean_wall_s", "needs", "program", "singly")
+    __slots__ = ("brought", "declared", "ended", "held", "id", "mean_wall_s", "needs", "program", "singly")
 
     def __init__(self, brief: Brief) -> None:
         self.id = brief.job
         self.program: Program = brief.program
         self.needs: Needs = brief.needs
         self.mean_wall_s: float | None = None
+        self.brought: dict[str, str] = {}
+        """Digests of what was brought for its tasks from URLs that did not say: the others get the same, if it is still here."""
         self.declared: Declared | None = None
         """What its tasks read and leave, once that is asked for."""
         self.held = 0

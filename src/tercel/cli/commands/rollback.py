@@ -111,6 +111,10 @@ def command(
     talk(screen, ask)
 
 
+SHOWN = 5
+"""Files of a job; --json has more."""
+
+
 def _hint(screen: Screen, chosen: list[str], by_default: bool) -> None:
     """Nothing is undone: perhaps because other tasks were chosen than was thought."""
     if "all" in chosen:
@@ -128,7 +132,12 @@ def listed(found: RolledBack, verb: str, since: str) -> list[str]:
         return [f"nothing to roll back {since}".rstrip()]
     chosen = f" ({since})" if since else ""
     lines = [f"{count(found.count, 'task')} {verb} to {found.to}{chosen}:"]
-    return lines + [f"  {_part(part)}" for part in found.parts]
+    for part in found.parts:
+        lines.append(f"  {_part(part)}")
+        lines += [f"    {plain(name)} removed" for name in part.names[:SHOWN]]
+        if part.files > SHOWN:
+            lines.append(f"    … and {count(part.files - SHOWN, 'file')} more")
+    return lines
 
 
 def _part(part: RollbackPart) -> str:
@@ -142,7 +151,8 @@ def _part(part: RollbackPart) -> str:
     told = ", ".join(f"{number:,} {what}" for number, what in kinds if number)
     outputs = f"; {count(part.outputs, 'piece')} of output dropped" if part.outputs else ""
     name = f" {plain(part.name)}" if part.name else ""
-    return f"{part.job}.{short(part.tasks, 40)}{name}: {told}{outputs}"
+    files = f"; {count(part.files, 'file')} undone" if part.files else ""
+    return f"{part.job}.{short(part.tasks, 40)}{name}: {told}{outputs}{files}"
 
 
 def _more(screen: Screen, found: RolledBack, force: bool) -> None:
