@@ -107,9 +107,11 @@ class Connection:
                 raise problem(Answer(stream.status, b"".join([chunk async for chunk in chunks])))
         return stream
 
-    async def _upload(self, target: str, size_bytes: int, pieces: Iterable[bytes]) -> Answer:
+    async def _upload(
+        self, target: str, size_bytes: int, pieces: Iterable[bytes], method: str = "POST"
+    ) -> Answer:
         """Raises the problem that the answer tells of."""
-        answer = await self._connected().upload(target, size_bytes, pieces)
+        answer = await self._connected().upload(target, size_bytes, pieces, method)
         if answer.status >= 300:
             raise problem(answer)
         return answer

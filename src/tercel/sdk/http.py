@@ -224,8 +224,10 @@ class Transport:
             raise
         return Stream(connection, head.status_code, silence_s)
 
-    async def upload(self, target: str, size_bytes: int, pieces: Iterable[bytes]) -> Answer:
-        """POST what is too large for memory, over a connection of its own, and wait for as long as it takes."""
+    async def upload(
+        self, target: str, size_bytes: int, pieces: Iterable[bytes], method: str = "POST"
+    ) -> Answer:
+        """Send what is too large for memory, over a connection of its own, and wait for as long as it takes."""
         connection = await Connection.open(self.url)
         try:
             headers = [
@@ -233,7 +235,7 @@ class Transport:
                 ("Content-Type", "application/octet-stream"),
                 ("Content-Length", str(size_bytes)),
             ]
-            request = h11.Request(method="POST", target=self._prefix + target, headers=headers)
+            request = h11.Request(method=method, target=self._prefix + target, headers=headers)
             head = await connection.send_pieces(request, pieces, None)
             return Answer(head.status_code, b"".join([chunk async for chunk in connection.chunks(None)]))
         finally:
