@@ -13,6 +13,7 @@ from tercel.cli.codes import BUG, INTERRUPTED, NO_READER, OK, UNREACHABLE, USAGE
 from tercel.cli.lazy import Entry, LazyGroup
 from tercel.cli.screen import Screen, Unwritable
 from tercel.core.errors import (
+    Conflict,
     Forbidden,
     NotFound,
     PassingFault,
@@ -62,6 +63,7 @@ COMMANDS = (
         "Save jobs with all their state; restore them, here or elsewhere.",
         _REST,
     ),
+    Entry("file", f"{_HERE}.file", "Files by name: add, find, get, check, remove.", _REST),
     Entry("token", f"{_HERE}.token", "Make, list and revoke access tokens.", _REST),
     Entry("clean", f"{_HERE}.clean", "Remove jobs that ended long ago.", _REST),
     Entry("schema", f"{_HERE}.schema", "Print the JSON schema of job files, for editors.", _REST),
@@ -145,6 +147,8 @@ def verdict(error: BaseException) -> tuple[int, str, str]:
             return USAGE, "not_found", str(error)
         case Forbidden():
             return USAGE, "forbidden", str(error)
+        case Conflict():
+            return USAGE, "conflict", str(error)
         case UsageError():
             return USAGE, "usage", str(error)
         case Unreachable():

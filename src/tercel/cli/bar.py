@@ -1,14 +1,16 @@
-"""The progress bar on a terminal. Loaded only where one is shown: rich is the slowest import of all."""
+"""The progress bars on a terminal. Loaded only where one is shown: rich is the slowest import of all."""
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
+    TransferSpeedColumn,
 )
 
 from tercel.cli.words import ended, total
@@ -48,6 +50,37 @@ class Bar:
         self._progress.update(
             self._task, completed=ended(counts), total=total(counts), others=", ".join(others)
         )
+        if not self._shown:
+            self._progress.start()
+            self._shown = True
+        self._progress.refresh()
+
+    def hide(self) -> None:
+        if self._shown:
+            self._progress.stop()
+            self._shown = False
+
+
+class BytesBar:
+    """How much of one file has gone through; likewise drawn when told to."""
+
+    def __init__(self, total_bytes: int | None) -> None:
+        self._progress = Progress(
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._progress.add_task("", total=total_bytes)
+        self._shown = False
+
+    def draw(self, passed_bytes: int) -> None:
+        self._progress.update(self._task, completed=passed_bytes)
         if not self._shown:
             self._progress.start()
             self._shown = True

@@ -1,4 +1,4 @@
-"""What a shell completes by asking the manager: numbers of jobs, and ids of conditions and of workers. Files it knows itself.
+"""What a shell completes by asking the manager: numbers of jobs, ids of conditions and of workers, names of files. Files it knows itself.
 
 Whoever presses TAB waits. So a manager is asked once, for a moment; where none answers, or it does not let us in, there is
 nothing to choose from, and nothing is said.
@@ -15,8 +15,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from tercel.cli.screen import Screen
-from tercel.cli.words import count, short, states
+from tercel.cli.words import count, short, size, states
 from tercel.core.errors import TercelError
+from tercel.core.files import LFN
 from tercel.links.access import find_server
 from tercel.sdk.client import AsyncClient
 
@@ -26,6 +27,8 @@ NEWEST = 100
 WIDTH = 60
 _PLAIN = re.compile(r"[A-Za-z0-9._@][A-Za-z0-9._@-]*")
 """What a shell takes as it stands. Workers choose their names, and a shell puts what is offered on the line unquoted."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._@:/+=-]+")
 
 Question = Callable[[AsyncClient], Awaitable[list[CompletionItem]]]
 
@@ -68,6 +71,20 @@ def worker(context: click.Context, _: click.Parameter, incomplete: str) -> list[
 def snapshot_file(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The shell knows the files; @3 is none."""
     return [] if incomplete.startswith("@") else [CompletionItem(incomplete, type="file")]
+
+
+def file_name(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of the catalogue; those that a shell would take apart are left out."""
+
+    async def ask(client: AsyncClient) -> list[CompletionItem]:
+        found = (await client.files(incomplete or LFN, limit=NEWEST)).files
+        return [
+            CompletionItem(file.name, help=short(f"{size(file.size_bytes)}, of {file.owner}", WIDTH))
+            for file in found
+            if _PLAIN_NAME.fullmatch(file.name)
+        ]
+
+    return _asked(context, ask)
 
 
 def _jobs(context: click.Context, incomplete: str, *, ended: bool) -> list[CompletionItem]:

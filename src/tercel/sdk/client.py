@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Unpack
 
 from tercel.core.model import DEFAULT_PRIORITY
 from tercel.sdk.asking_events import AsksEvents
+from tercel.sdk.asking_files import AsksFiles
 from tercel.sdk.asking_forks import AsksForks
 from tercel.sdk.asking_history import AsksHistory
 from tercel.sdk.asking_jobs import AsksJobs
@@ -27,7 +28,9 @@ from tercel.sdk.jobs import AsyncJob, Incoming, Outgoing, command_submission
 R = TypeVar("R")
 
 
-class AsyncClient(AsksJobs, AsksEvents, AsksHistory, AsksRecovery, AsksPool, AsksSnapshots, AsksForks):
+class AsyncClient(
+    AsksJobs, AsksEvents, AsksHistory, AsksRecovery, AsksPool, AsksSnapshots, AsksForks, AsksFiles
+):
     """Speaks to one manager from one event loop. Calls may run at the same time."""
 
     async def submit_command(

@@ -7,17 +7,34 @@ import click
 import msgspec
 
 from tercel.cli.completing import any_job
+from tercel.cli.filing import HEADERS as FILES
+from tercel.cli.filing import PAGE as FILES_PAGE
+from tercel.cli.filing import file_row
 from tercel.cli.lazy import Command
 from tercel.cli.placing import data_facts, needs_of, placing_facts
 from tercel.cli.screen import Screen
 from tercel.cli.selecting import PAGE, Chosen, each_task, existing, one_task, resolve
 from tercel.cli.talking import talk
-from tercel.cli.words import Cell, count, duration, ended, needs, pairs, plain, short, size, states, table
+from tercel.cli.words import (
+    Cell,
+    count,
+    duration,
+    ended,
+    needs,
+    pairs,
+    plain,
+    ranges,
+    short,
+    size,
+    states,
+    table,
+)
 from tercel.core.errors import NotFound
 from tercel.core.intervals import IntervalSet
 from tercel.core.states import TaskState
 from tercel.sdk.client import AsyncClient
 from tercel.wire.api import AttemptView, JobView, TaskView
+from tercel.wire.api_files import FileEntry
 
 MOST_FAILED = 10
 ATTEMPTS = (
@@ -42,8 +59,9 @@ TASKS = ("TASK", "STATE", "EXIT", "WORKER", "WHY")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many tasks."
 )
+@click.option("--files", is_flag=True, help="The files that they made, instead.")
 @click.pass_obj
-def command(screen: Screen, select: tuple[str, ...], limit: int) -> None:
+def command(screen: Screen, select: tuple[str, ...], limit: int, files: bool) -> None:
     """Show all about a job (37), some of its tasks (37.0-9), or a task and every attempt at it (37.4)."""
 
     async def ask(client: AsyncClient) -> None:
@@ -53,7 +71,10 @@ def command(screen: Screen, select: tuple[str, ...], limit: int) -> None:
         for at, choice in enumerate(chosen):
             if at:
                 screen.tell("")
-            await _show(client, screen, choice, limit)
+            if files:
+                await _show_files(client, screen, choice, limit)
+            else:
+                await _show(client, screen, choice, limit)
 
     talk(screen, ask)
 
@@ -68,6 +89,25 @@ async def _show(client: AsyncClient, screen: Screen, choice: Chosen, limit: int)
         screen.tell(_task_lines(screen, view))
     else:
         await _show_tasks(client, screen, choice.job, choice.tasks, limit)
+
+
+async def _show_files(client: AsyncClient, screen: Screen, choice: Chosen, limit: int) -> None:
+    tasks = "" if choice.tasks is None else ranges(choice.tasks)
+    found: list[FileEntry] = []
+    after, more = (-1, ""), True
+    while more and len(found) < limit:
+        page = await client.job_files(
+            choice.job, tasks, after=after, limit=min(limit - len(found), FILES_PAGE)
+        )
+        found, more = found + page.files, page.more
+        after = (found[-1].task, found[-1].name) if found else after
+    screen.emit({"job": choice.job, "files": found, "more": more})
+    if found:
+        screen.tell(table(FILES, map(file_row, found)))
+    else:
+        screen.note(f"nothing that {'it' if not tasks else 'they'} made is in the catalogue")
+    if more:
+        screen.note(f"there are more: --limit {limit * 10}")
 
 
 async def _show_job(client: AsyncClient, screen: Screen, job: int) -> None:
