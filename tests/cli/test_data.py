@@ -156,6 +156,8 @@ def test_what_the_manager_says_to_a_file_is_told_and_no_job_is_submitted(
         (("--in", "/dev/null"), "input '/dev/null' is no regular file"),
         (("--in", "data/x{job}"), "is uploaded before the job has a number"),
         (("--in", "data/x0", "--in", "../work/data/x0=y"), ""),
+        (("--in", "data/x{task}/../x0"), "has .. behind a part that differs"),
+        (("--in", "data/../data/./x0", "--in", "./data//x{task} -> y"), ""),
         (("--in", "data/x0", "--in", "../data/x0=y"), "would have one name when they are uploaded"),
     ],
 )

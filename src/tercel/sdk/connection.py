@@ -108,10 +108,10 @@ class Connection:
         return stream
 
     async def _upload(
-        self, target: str, size_bytes: int, pieces: Iterable[bytes], *, method: str = "POST"
+        self, target: str, size_bytes: int, pieces: Iterable[bytes], method: str = "POST"
     ) -> Answer:
         """Raises the problem that the answer tells of."""
-        answer = await self._connected().upload(method, target, size_bytes, pieces)
+        answer = await self._connected().upload(target, size_bytes, pieces, method)
         if answer.status >= 300:
             raise problem(answer)
         return answer

@@ -224,7 +224,9 @@ class Transport:
             raise
         return Stream(connection, head.status_code, silence_s)
 
-    async def upload(self, method: str, target: str, size_bytes: int, pieces: Iterable[bytes]) -> Answer:
+    async def upload(
+        self, target: str, size_bytes: int, pieces: Iterable[bytes], method: str = "POST"
+    ) -> Answer:
         """Send what is too large for memory, over a connection of its own, and wait for as long as it takes."""
         connection = await Connection.open(self.url)
         try:
