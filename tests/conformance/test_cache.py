@@ -36,7 +36,7 @@ def test_what_was_added_is_found_whole_and_read_only(cache: Cache) -> None:
     assert cache.get(digest_of(b"data"), "a") is None
     path = bring(cache, b"data", "a")
     assert path.read_bytes() == b"data"
-    assert path.stat().st_mode & 0o777 == 0o444
+    assert path.stat().st_mode & 0o777 == 0o555
     assert cache.get(digest_of(b"data"), "b") != path  # a link of each pin's own
     assert cache.contents() == [(digest_of(b"data"), 4)]
 
@@ -156,7 +156,7 @@ def test_verifying_finds_what_no_time_of_change_tells(cache: Cache) -> None:
     before = path.stat()
     path.chmod(0o644)
     path.write_bytes(b"dat4")
-    path.chmod(0o444)
+    path.chmod(0o555)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert not cache.verify(digest)
     cache.discard(digest)

@@ -28,6 +28,7 @@ from tercel.core.files import is_digest
 from tercel.data.cache_files import (
     HOLDER_LOCK,
     LOCK_WAIT_S,
+    MODE,
     PIN_OF,
     checked_digest,
     checked_name,
@@ -310,7 +311,7 @@ class Cache:
         if status.st_size != size_bytes:
             raise OSError(errno.EIO, f"it has {status.st_size} bytes instead of {size_bytes}", str(source))
         now_ns = time.time_ns()
-        source.chmod(0o444)
+        source.chmod(MODE)
         os.utime(source, ns=(now_ns, mark_ns(digest, size_bytes)), follow_symlinks=False)
         if not is_intact(digest, source.lstat()):
             raise OSError(errno.ENOTSUP, "its times or its mode cannot be set", str(source))

@@ -2,7 +2,7 @@
 
     dir/lock                          locked (flock) for moments: something is added, or room is made
     dir/index                         what is here: see cache_index
-    dir/objects/ab/<digest>           a file, whole and checked; 0444
+    dir/objects/ab/<digest>           a file, whole and checked; 0555
     dir/pins/<holder>/<pin>+<digest>  a hard link to it: it is in use
     dir/pins/<holder>/.lock           locked while that holder lives
     dir/claims/<key>[.part]           what is being fetched, or was when somebody was killed
@@ -34,7 +34,9 @@ LOCK_WAIT_S = 2.0
 _LOCK_AGAIN_S = 0.001
 _NAME = re.compile(r"(?!\.)[\w.-]{1,128}")
 _PARTS = ("objects", "pins", "claims", "trash")
-_OBJECT = stat.S_IFREG | 0o444
+MODE = 0o555
+"""Of files: a program is one that can be run, and nothing else about a file says whether it is one."""
+_OBJECT = stat.S_IFREG | MODE
 _MARKS_FROM_S = 10**9
 """September 2001: before anything that a task makes, so that `make` takes no input for newer than what is made from it."""
 

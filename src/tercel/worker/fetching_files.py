@@ -1,6 +1,7 @@
 """Files that are fetched into the cache: one fetch for all attempts that need it here, and for all workers of the node."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,11 +9,13 @@ import msgspec
 
 from tercel.core.faults import PASSING
 from tercel.core.files import Trouble, is_name
-from tercel.data.cache import Cache, CacheFull, Claim
+from tercel.data.cache import Cache, CacheBusy, CacheFull, Claim
 from tercel.data.contract import Fetch, Fetched, TransferFailed
 from tercel.data.moving import Mover
 from tercel.wire.messages import FromWorker, Marked
 from tercel.worker.asking import Asking
+
+log = logging.getLogger("tercel.worker")
 
 PAUSES_S = (0.5, 2.0)
 """Between tries, before somebody else is asked to watch for what is broken."""
@@ -92,11 +95,22 @@ class Fetches:
         """Returns its digest; it is pinned for all who wait."""
         async with self._room:
             claim = await self._claimed(source)
-            if claim is None:
-                return source.key
             try:
+                if source.key and all(self._cache.get(source.key, pin) for pin in pins):
+                    return source.key  # another worker of this node has just fetched it
+                if source.size_bytes >= 0:
+                    await self._when_there_is_room(
+                        claim, source, lambda: self._cache.reserve(claim, source.size_bytes)
+                    )
                 fetched = await self._try(source, claim)
-                await self._add(claim, fetched, pins)
+                first, *others = pins
+                await self._when_there_is_room(
+                    claim,
+                    source,
+                    lambda: self._cache.add(claim, fetched.digest, fetched.size_bytes, first),
+                )
+                for pin in others:
+                    self._cache.get(fetched.digest, pin)
             finally:
                 claim.release()
         if source.digest and not source.key:
@@ -105,14 +119,10 @@ class Fetches:
             self._cache.remember(source.name, fetched.validator, fetched.digest)
         return fetched.digest
 
-    async def _claimed(self, source: Source) -> Claim | None:
-        """None: another worker of this node has just fetched it."""
+    async def _claimed(self, source: Source) -> Claim:
         # Another process has it, and tells nobody when it is done.
         while (claim := self._cache.claim(source.key or f"url:{source.name}")) is None:  # noqa: ASYNC110
             await asyncio.sleep(ELSEWHERE_S)
-        if source.key and source.key in dict(self._cache.contents()):
-            claim.release()
-            return None
         return claim
 
     async def _try(self, source: Source, claim: Claim) -> Fetched:
@@ -138,17 +148,16 @@ class Fetches:
             for url, why in bad:
                 self._say(Marked(source.name, url, why))
 
-    async def _add(self, claim: Claim, fetched: Fetched, pins: set[str]) -> None:
-        """When there is room. What is larger than the whole cache never has any."""
-        first, *others = pins
+    async def _when_there_is_room(self, claim: Claim, source: Source, do: Callable[[], object]) -> None:
+        """What is larger than the whole cache never has any."""
         while True:
             try:
-                self._cache.add(claim, fetched.digest, fetched.size_bytes, first)
-                break
+                do()
+                return
             except CacheFull as full:
                 if full.too_large:
                     claim.path.unlink(missing_ok=True)
-                    raise TransferFailed(Trouble.REFUSED, fetched.url, str(full)) from None
+                    raise TransferFailed(Trouble.REFUSED, source.urls[0], str(full)) from None
+            except CacheBusy as busy:
+                log.warning("%s", busy)
             await asyncio.sleep(FULL_S)
-        for pin in others:
-            self._cache.get(fetched.digest, pin)
