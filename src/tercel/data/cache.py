@@ -15,6 +15,7 @@ One object per process, used by one thread at a time (`verify`: by any).
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import stat
 import time
@@ -44,6 +45,8 @@ from tercel.data.cache_index import Came, Index, Seen, Went
 from tercel.data.cache_room import CacheBusy, CacheFull, Room
 
 __all__ = ["Cache", "CacheBusy", "CacheFull", "Claim"]
+
+log = logging.getLogger("tercel.data")
 
 LEFT_S = 86_400.0
 """What is left of a fetch is removed when nobody has gone on with it for so long."""
@@ -155,7 +158,10 @@ class Cache:
                     self._index.used(digest, status.st_atime_ns)
             for digest in doubtful:
                 self._settle(digest)
-            self._room.make(0)
+            try:
+                self._room.make(0)
+            except CacheFull:  # by those whose cache is larger, or was: nothing more comes in before that is in use no longer
+                log.info("The cache %s has more than it may, all in use.", self.dir)
 
     def _remove_left_fetches(self) -> None:
         before_ns = time.time_ns() - int(LEFT_S * 1e9)
@@ -315,7 +321,11 @@ class Cache:
         if not is_intact(digest, source.lstat()):
             raise OSError(errno.ENOTSUP, "its times or its mode cannot be set", str(source))
         self._index.write([Came(digest, size_bytes, now_ns)])
-        os.rename(source, path)
+        try:
+            os.rename(source, path)
+        except FileNotFoundError:  # the first one there
+            make_own(Path(path).parent)
+            os.rename(source, path)
 
     # -- what is here, and where from -----------------------------------------------------------------------
 
@@ -344,8 +354,8 @@ def _url_key(url: str) -> str:
 
 
 def _objects_in(objects: str) -> Iterator[tuple[str, os.stat_result]]:
-    for number in range(256):
-        with os.scandir(f"{objects}/{number:02x}") as entries:
+    for shard in os.listdir(objects):
+        with os.scandir(f"{objects}/{shard}") as entries:
             for entry in entries:
                 if is_digest(entry.name) and object_path(objects, entry.name) == entry.path:
                     try:

@@ -134,8 +134,8 @@ def make_ready(dir: Path) -> None:
     _own(dir)
     for part in _PARTS:
         make_own(dir / part)
-    for number in range(256):
-        make_own(dir / "objects" / f"{number:02x}")
+    for shard in (dir / "objects").iterdir():
+        _own(shard)
     _try_links(dir)
 
 
