@@ -11,7 +11,7 @@ held for moments, and raise CacheBusy if that takes too long.
 One object per process, used by one thread at a time (`verify`: by any).
 """
 
-# ruff: noqa: PTH104, PTH108, PTH116, PTH123, PTH208
+# ruff: noqa: PTH104, PTH108, PTH116, PTH123
 import errno
 import fcntl
 import hashlib
@@ -25,7 +25,6 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from tercel.core.files import is_digest
 from tercel.data.cache_files import (
     HOLDER_LOCK,
     LOCK_WAIT_S,
@@ -40,6 +39,9 @@ from tercel.data.cache_files import (
     make_ready,
     mark_ns,
     object_path,
+    objects_in,
+    remove_holder,
+    remove_pins,
 )
 from tercel.data.cache_index import Came, Index, Seen, Went
 from tercel.data.cache_room import CacheBusy, CacheFull, Room
@@ -93,7 +95,7 @@ class Cache:
         make_ready(self.dir)
         self._holder_lock = self._taken_holder()
         try:
-            _remove_pins(self._own)  # of its earlier life
+            remove_pins(self._own)  # of its earlier life
             self._lock = os.open(self.dir / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             self._index.open()
             self._remove_dead_holders()
@@ -109,7 +111,7 @@ class Cache:
         if self._holder_lock < 0:
             return
         self._pins.clear()
-        _remove_holder(self._own)
+        remove_holder(self._own)
         self._index.close()
         for fd in (self._lock, self._holder_lock):
             if fd >= 0:
@@ -142,12 +144,12 @@ class Cache:
             except FileNotFoundError:
                 continue  # ended meanwhile
             if fd is not None:
-                _remove_holder(path)
+                remove_holder(path)
                 os.close(fd)
 
     def _reconcile(self) -> None:
         """Make the index say what the files say. They are looked through without the lock, and what differs once more with it."""
-        found = dict(_objects_in(self._objects))
+        found = dict(objects_in(self._objects))
         with self._alone():
             known = self._index.sizes
             doubtful = [digest for digest in known if digest not in found]
@@ -351,27 +353,3 @@ class Cache:
 
 def _url_key(url: str) -> str:
     return hashlib.sha256(url.encode()).hexdigest()
-
-
-def _objects_in(objects: str) -> Iterator[tuple[str, os.stat_result]]:
-    for shard in os.listdir(objects):
-        with os.scandir(f"{objects}/{shard}") as entries:
-            for entry in entries:
-                if is_digest(entry.name) and object_path(objects, entry.name) == entry.path:
-                    try:
-                        yield entry.name, entry.stat(follow_symlinks=False)
-                    except FileNotFoundError:
-                        continue  # removed meanwhile
-
-
-def _remove_pins(holder: str) -> None:
-    for name in os.listdir(holder):
-        if name != HOLDER_LOCK:
-            os.unlink(f"{holder}/{name}")
-
-
-def _remove_holder(holder: str) -> None:
-    """By who has its lock, which goes last."""
-    _remove_pins(holder)
-    os.unlink(f"{holder}/{HOLDER_LOCK}")
-    Path(holder).rmdir()
