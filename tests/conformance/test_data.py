@@ -185,6 +185,15 @@ def test_what_cannot_be_read_here_is_this_nodes_own_fault(stage: Stage) -> None:
     assert caught.value.errno == "ENOENT"
 
 
+@pytest.mark.parametrize("what", ["directory", "fifo"])
+def test_only_files_are_delivered(stage: Stage, what: str) -> None:
+    path = stage.directory / what
+    path.mkdir() if what == "directory" else os.mkfifo(path)
+    with pytest.raises(TransferFailed) as caught:
+        deliver(Deliver(path=str(path), url=stage.place.url("x"), tag="t"), stage.schemes, Watch())
+    assert trouble_of(caught) is Trouble.REFUSED
+
+
 def test_a_full_disk_here_is_this_nodes_own_fault_and_leaves_no_file(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
