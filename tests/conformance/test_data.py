@@ -185,6 +185,15 @@ def test_what_cannot_be_read_here_is_this_nodes_own_fault(stage: Stage) -> None:
     assert caught.value.errno == "ENOENT"
 
 
+@pytest.mark.parametrize("what", ["directory", "fifo"])
+def test_only_files_are_delivered(stage: Stage, what: str) -> None:
+    path = stage.directory / what
+    path.mkdir() if what == "directory" else os.mkfifo(path)
+    with pytest.raises(TransferFailed) as caught:
+        deliver(Deliver(path=str(path), url=stage.place.url("x"), tag="t"), stage.schemes, Watch())
+    assert trouble_of(caught) is Trouble.REFUSED
+
+
 def test_a_full_disk_here_is_this_nodes_own_fault_and_leaves_no_file(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,10 +254,39 @@ def test_what_can_never_be_is_refused_without_telling_secrets(url: str, tmp_path
         assert "hunter2" not in caught.value.note + caught.value.url
 
 
+def test_a_digest_that_is_none_is_refused(stage: Stage) -> None:
+    with pytest.raises(TransferFailed) as caught:
+        stage.fetch("in", digest="crc32:12")
+    assert trouble_of(caught) is Trouble.REFUSED
+
+
 def test_a_library_that_is_not_there_is_told_with_how_to_get_it() -> None:
     with pytest.raises(TransferFailed) as caught:
         stat("gs://lab/x", Schemes(), Watch())
     assert caught.value.trouble is Trouble.REFUSED and "pip install gcsfs" in caught.value.note
+
+
+THIRD = """
+from tercel.data.local import LocalScheme
+class Tape(LocalScheme):
+    def stat(self, url, watch):
+        return super().stat(url.replace("tape://", "file://"), watch)
+"""
+
+
+def test_a_third_party_adds_a_scheme_by_an_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "tape-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tape\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[tercel.schemes]\ntape = tape:Tape\nworn = tape:None\n")
+    (tmp_path / "tape.py").write_text(THIRD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert stat(f"tape://{tmp_path}/tape.py", Schemes(), Watch())[0] == len(THIRD)
+    with pytest.raises(TransferFailed) as caught:
+        stat("worn:///x", Schemes(), Watch())
+    assert caught.value.trouble is Trouble.REFUSED and "cannot be imported" in caught.value.note
 
 
 def test_what_the_manager_keeps_is_named_by_its_digest(all_places: dict[str, Place], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tercel.core.files import Trouble
+from tercel.core.files import Trouble, is_digest
 from tercel.data.contract import Fetch, Fetched, Reading, Scheme, Seen, TransferFailed
 from tercel.data.faults import told
 from tercel.data.parts import Part
@@ -48,6 +48,9 @@ def fetch(
     manager: tuple[str, str] = ("", ""),
     pace: Pace = Pace(),  # noqa: B008  it is frozen
 ) -> Fetched:
+    if what.digest and not is_digest(what.digest):
+        note = note_of(f"{what.digest} is no digest; write sha256:…, blake3:… or md5:…, in small hex digits")
+        raise TransferFailed(Trouble.REFUSED, shown(what.urls[0] if what.urls else ""), note)
     bad: list[tuple[str, str]] = []
     failures: list[TransferFailed] = []
     for url in what.urls:
@@ -105,7 +108,7 @@ def _once(what: Fetch, url: str, scheme: Scheme, watch: Watch, pace: Pace, part:
         Pieces(scheme, url, part, watch, pace.piece_bytes, pace.at_once).fetch()
     _check_made(what, url, part)
     part.finish()
-    return Fetched(url=url, size_bytes=part.upto, digest=part.digests.own)
+    return Fetched(url=url, size_bytes=part.upto, digest=part.digests.own, validator=part.seen.validator)
 
 
 def _stream(what: Fetch, url: str, reading: Reading, watch: Watch, pace: Pace, part: Part) -> bool:

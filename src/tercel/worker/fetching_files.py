@@ -136,14 +136,13 @@ class Fetches:
                 self._mark(source, fetched.bad)
                 return fetched
             except TransferFailed as failed:
-                if failed.trouble is Trouble.CORRUPT and is_name(source.name):
-                    self._mark(source, [(url, failed.note) for url in source.urls])
+                self._mark(source, failed.bad)
                 if pause_s is None or failed.trouble not in PASSING or failed.not_before_s > pause_s:
                     raise
             await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
-    def _mark(self, source: Source, bad: "tuple[tuple[str, str], ...] | list[tuple[str, str]]") -> None:
+    def _mark(self, source: Source, bad: tuple[tuple[str, str], ...]) -> None:
         if is_name(source.name):
             for url, why in bad:
                 self._say(Marked(source.name, url, why))
