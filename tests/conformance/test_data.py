@@ -86,7 +86,11 @@ def test_a_file_is_brought_and_is_what_it_should_be(stage: Stage, algorithm: str
     other = hashlib.new(algorithm, DATA).hexdigest() if algorithm in ("sha256", "md5") else ""
     digest = {"": "", "blake3": DIGEST}.get(algorithm, f"{algorithm}:{other}")
     fetched = stage.fetch("in", digest=digest, size_bytes=SIZE)
-    assert fetched == Fetched(url=stage.place.url("in"), size_bytes=SIZE, digest=DIGEST)
+    url = stage.place.url("in")
+    seen = stage.schemes.of(url, ("", "")).stat(url, Watch())
+    assert fetched == Fetched(
+        url=stage.place.url("in"), size_bytes=SIZE, digest=DIGEST, validator=seen.validator
+    )
     assert (stage.directory / "got").read_bytes() == DATA
     assert stage.names() == {"got"}
 
