@@ -83,8 +83,8 @@ def _from_one(what: Fetch, url: str, scheme: Scheme, watch: Watch, pace: Pace) -
             with told(url, watch), part.held():
                 return _once(what, url, scheme, watch, pace, part)
         except TransferFailed as failed:
-            if failed.trouble in (Trouble.CORRUPT, Trouble.REFUSED):
-                part.discard()
+            if failed.trouble in (Trouble.CORRUPT, Trouble.REFUSED) or failed.errno:
+                part.discard()  # a full disk gets its room back
             was_cut = failed.trouble is Trouble.DOWN and part.upto > before
             if not tries_left or failed.errno or not (was_cut or failed.trouble is Trouble.CORRUPT):
                 raise

@@ -124,8 +124,8 @@ class Part:
 
     def discard(self) -> None:
         with own_disk(self._part, self._url):
-            Path(self._from).unlink(missing_ok=True)
-            Path(self._part).unlink(missing_ok=True)
+            for each in (f"{self._from}.new", self._from, self._part):
+                Path(each).unlink(missing_ok=True)
 
     def _note(self) -> None:
         self._noted = self.upto
