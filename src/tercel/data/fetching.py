@@ -76,7 +76,7 @@ def _worth_telling(failures: Sequence[TransferFailed], bad: list[tuple[str, str]
 
 
 def _from_one(what: Fetch, url: str, scheme: Scheme, watch: Watch, pace: Pace) -> Fetched:
-    part = Part(what.path, url, what.digest)
+    part = Part(what.path, url, what.digest, what.durable)
     for tries_left in reversed(range(TRIES)):
         before = part.upto
         try:
