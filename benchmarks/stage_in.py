@@ -1,9 +1,8 @@
-"""1 GiB from a local server of HTTP, fetched by the mover, hashed and durable, against `curl` to a file."""
+"""1 GiB from a local server of HTTP, fetched by the mover and hashed, against `curl` to a file; and if the disk is waited for."""
 
 import asyncio
 import os
 import socket
-import statistics
 import subprocess
 import sys
 import threading
@@ -61,21 +60,27 @@ async def main() -> None:
         mover = Mover()
         try:
             await mover.stat(url)  # it is there before the clock runs, as it is in a worker
-            ours, curls = [], []
+            curls, ours, durable = [], [], []
             for _ in range(ROUNDS):  # by turns: what disturbs one disturbs the other
                 curls.append(await by_curl(url, got))
                 got.unlink()
-                ours.append(await by_mover(mover, url, got))
+                ours.append(await by_mover(mover, url, got, durable=False))
+                got.unlink()
+                durable.append(await by_mover(mover, url, got, durable=True))
                 got.unlink()
         finally:
             await mover.close()
             server.kill()
             server.wait()
     print("curl ", *(f"{SIZE / each / 1e6:,.0f}" for each in curls), "MB/s")
-    print("mover", *(f"{SIZE / each / 1e6:,.0f}" for each in ours), "MB/s, verified and durable")
-    claim(
-        "stage-in of 1 GiB, verified, against curl", statistics.median(curls) / statistics.median(ours), 0.8
+    print("mover", *(f"{SIZE / each / 1e6:,.0f}" for each in ours), "MB/s, verified")
+    print(
+        "      ",
+        *(f"{SIZE / each / 1e6:,.0f}" for each in durable),
+        "MB/s, verified and durable, as curl's is not",
     )
+    # The best of each: whatever else the disk has to do makes a round slower, never quicker.
+    claim("stage-in of 1 GiB, verified, against curl", min(curls) / min(ours), 0.8)
 
 
 async def by_curl(url: str, path: Path) -> float:
@@ -85,9 +90,9 @@ async def by_curl(url: str, path: Path) -> float:
     return time.perf_counter() - began
 
 
-async def by_mover(mover: Mover, url: str, path: Path) -> float:
+async def by_mover(mover: Mover, url: str, path: Path, durable: bool) -> float:
     began = time.perf_counter()
-    fetched = await mover.fetch(Fetch(urls=(url,), path=str(path), size_bytes=SIZE))
+    fetched = await mover.fetch(Fetch(urls=(url,), path=str(path), size_bytes=SIZE, durable=durable))
     assert fetched.size_bytes == SIZE
     return time.perf_counter() - began
 

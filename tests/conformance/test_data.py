@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tercel.data.fetching import fetch
 from tercel.data.schemes import Schemes
 from tercel.data.watches import Watch
 from tests.data import servers
-from tests.data.places import KINDS, Bucket, Pages, Place, places
+from tests.data.places import KINDS, Bucket, Directory, Pages, Place, places
 
 pytestmark = [pytest.mark.C(11, 12), pytest.mark.must("a", "b")]
 
@@ -214,6 +215,37 @@ def test_a_full_disk_here_is_this_nodes_own_fault_and_leaves_no_file(
         stage.fetch("in", "in")
     assert (caught.value.trouble, caught.value.errno) == (Trouble.FULL, "ENOSPC")
     assert "got" not in stage.names()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    path = tmp_path / "small"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tercel-test", path], check=False)
+    if mounted.returncode:
+        pytest.skip("nothing can be mounted here")
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=False)
+
+
+@pytest.mark.parametrize("kind", ["path", "file", "sftp", "other"])
+def test_a_storage_without_room_is_full_and_gets_its_room_back(
+    kind: str, all_places: dict[str, Place], schemes: Schemes, tmp_path: Path, small_disk: Path
+) -> None:
+    (tmp_path / "out").write_bytes(DATA)
+    place = all_places[kind]
+    assert isinstance(place, Directory)
+    url = place.url("x").replace(str(place.directory), str(small_disk))
+    with pytest.raises(TransferFailed) as caught:
+        deliver(Deliver(path=str(tmp_path / "out"), url=url, tag="t"), schemes, Watch())
+    assert (trouble_of(caught), caught.value.errno) == (Trouble.FULL, "")
+    place.put("in", DATA)
+    with pytest.raises(TransferFailed) as caught:
+        fetch(Fetch(urls=(place.url("in"),), path=str(small_disk / "got")), schemes, Watch())
+    assert (trouble_of(caught), caught.value.errno) == (Trouble.FULL, "ENOSPC")
+    assert os.listdir(small_disk) == []
 
 
 # -- what is refused, and what is never told ----------------------------------------------------------------

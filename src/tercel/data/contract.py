@@ -52,6 +52,9 @@ class Fetch(msgspec.Struct, frozen=True, kw_only=True):
     """Likewise; -1: not known."""
     most_bytes: int = 2**50
     """It is not fetched further than this."""
+    durable: bool = True
+    """False: the disk is not waited for. What has its name is whole until the node loses power; who keeps it longer than that
+    checks it again after the node was booted."""
 
 
 class Fetched(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ def deliver(what: Deliver, schemes: Schemes, watch: Watch, manager: tuple[str, s
             _put(what, scheme, at, size_bytes, digest, watch)
             break
         except TransferFailed as failed:
-            failed.url = shown(url)
+            failed.url, failed.note = shown(url), failed.note.replace(shown(at), shown(url))
             _remove(scheme, at, failed.trouble, what, watch)
             if failed.trouble is not Trouble.CORRUPT or not tries_left:
                 raise

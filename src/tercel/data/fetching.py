@@ -76,15 +76,15 @@ def _worth_telling(failures: Sequence[TransferFailed], bad: list[tuple[str, str]
 
 
 def _from_one(what: Fetch, url: str, scheme: Scheme, watch: Watch, pace: Pace) -> Fetched:
-    part = Part(what.path, url, what.digest)
+    part = Part(what.path, url, what.digest, what.durable)
     for tries_left in reversed(range(TRIES)):
         before = part.upto
         try:
             with told(url, watch), part.held():
                 return _once(what, url, scheme, watch, pace, part)
         except TransferFailed as failed:
-            if failed.trouble in (Trouble.CORRUPT, Trouble.REFUSED):
-                part.discard()
+            if failed.trouble in (Trouble.CORRUPT, Trouble.REFUSED) or failed.errno:
+                part.discard()  # a full disk gets its room back
             was_cut = failed.trouble is Trouble.DOWN and part.upto > before
             if not tries_left or failed.errno or not (was_cut or failed.trouble is Trouble.CORRUPT):
                 raise
