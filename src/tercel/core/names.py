@@ -12,6 +12,9 @@ class Names(Protocol):
     def has(self, name: str, /) -> bool:
         """Whether there is a file of this name that can be had."""
 
+    def holds(self, url: str, /) -> bool:
+        """Whether the manager has the bytes of a replica that is said to be there; of one elsewhere it takes others' word."""
+
     def note(self, change: Change, /) -> None:
         """A change of the catalogue that is on its way to the store: whoever asks next must hear of it."""
 
@@ -24,6 +27,9 @@ class FreeNames:
 
     def has(self, _name: str, /) -> bool:
         return False
+
+    def holds(self, _url: str, /) -> bool:
+        return True
 
     def note(self, _change: Change, /) -> None:
         pass

@@ -10,7 +10,7 @@ change of the catalogue notes it here, and asks here:
 All is plain and answered at once, on the manager's own thread; a name costs about as much as a look into the store's file.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import merge
 
 import msgspec
@@ -23,7 +23,7 @@ from tercel.core.changes import (
     ReplicaRemoved,
     ReplicaSet,
 )
-from tercel.core.files import FileRow, Location, ReplicaRow
+from tercel.core.files import KEPT, FileRow, Location, ReplicaRow
 from tercel.stores.contract import Catalogued, Store
 
 FileChange = FileRegistered | FileRemoved | ReplicaSet | ReplicaRemoved | MadeUndone
@@ -32,8 +32,10 @@ _Said = tuple[int, FileChange]
 
 
 class Catalogue:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, holds: Callable[[str], bool] = lambda _: True) -> None:
+        """`holds`: whether the manager keeps the bytes of a digest."""
         self._store = store
+        self._holds = holds
         self._said = 0
         """How many changes were noted."""
         self._begun = 0
@@ -96,6 +98,9 @@ class Catalogue:
             return ""
         made = f"made by {row.job}.{row.task}" if row.job else f"added by {row.owner}"
         return f"{made}, {row.size_bytes:,} bytes"
+
+    def holds(self, url: str) -> bool:
+        return not url.startswith(KEPT) or self._holds(url.removeprefix(KEPT))
 
     def has(self, name: str) -> bool:
         return any(not replica.bad for found in self.files([name]) for replica in found.replicas)
