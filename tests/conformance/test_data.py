@@ -152,6 +152,19 @@ def test_into_a_directory_it_goes_under_its_own_name(stage: Stage) -> None:
     assert stage.place.all()["into/my file"] == b"x"
 
 
+def test_what_lost_tries_left_half_there_goes_first(stage: Stage) -> None:
+    url = stage.place.url("out")
+    scheme = stage.schemes.of(url, ("", ""))
+    if not scheme.puts_whole:  # or nothing is ever half there
+        stage.place.put(".out.37.4-a.part", b"half of")
+        stage.place.put(".out.37.5-a.part", b"another's")
+    (stage.directory / "mine").write_bytes(DATA)
+    what = Deliver(path=str(stage.directory / "mine"), url=url, tag="37.4-c", stale=("37.4-a", "37.4-b"))
+    deliver(what, stage.schemes, Watch())
+    left = {name for name in stage.place.all() if name.startswith(".")}
+    assert left == (set() if scheme.puts_whole else {".out.37.5-a.part"})
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_kept_as_they_are(stage: Stage, name: str) -> None:
     if isinstance(stage.place, Bucket) and "\n" in name:

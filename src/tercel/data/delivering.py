@@ -31,6 +31,9 @@ def deliver(what: Deliver, schemes: Schemes, watch: Watch, manager: tuple[str, s
     watch.begin()
     size_bytes, digest = _hashed(what.path, url, watch)
     at = url if scheme.puts_whole else temporary(url, what.tag, scheme.unquotes)
+    for tag in () if scheme.puts_whole else what.stale:
+        with told(url, watch):
+            scheme.remove(temporary(url, tag, scheme.unquotes), watch)
     for tries_left in reversed(range(TRIES)):
         try:
             _put(what, scheme, at, size_bytes, digest, watch)

@@ -52,18 +52,18 @@ class Delivering:
         self._on_owed = on_owed
         self._on_moving = on_moving
         self._on_error = on_error
-        self._parcels: dict[int, list[Address]] = {}
+        self._parcels: dict[int, Parcel] = {}
         """By attempt, of all that are here, parked or not."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def prepare(self) -> list[Report]:
         """Those that an earlier process had not delivered. Raises OSError."""
         parcels = self._outgoing.load()
-        self._parcels = {parcel.report.attempt: parcel.addresses for parcel in parcels}
+        self._parcels = {parcel.report.attempt: parcel for parcel in parcels}
         return [parcel.report for parcel in parcels]
 
-    def begin(self, report: Report, leavings: Sequence[Leaving]) -> None:
-        """An attempt has ended, and is the agent's to deliver."""
+    def begin(self, report: Report, leavings: Sequence[Leaving], lost: Sequence[int] = ()) -> None:
+        """An attempt has ended, and is the agent's to deliver. `lost`: earlier ones of its task."""
         try:
             found = addresses(report, leavings)
         except Missing as missing:
@@ -72,7 +72,7 @@ class Delivering:
         if not found:
             self._on_owed(self._agent.on_delivered(report.attempt, ()))
             return
-        self._parcels[report.attempt] = found
+        self._parcels[report.attempt] = Parcel(report, found, list(lost))
         self._start(report, fresh=True)
 
     def resume(self, attempts: list[int]) -> None:
@@ -116,7 +116,7 @@ class Delivering:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(self._deliver(report, address, room))
-                    for address in self._parcels[attempt]
+                    for address in self._parcels[attempt].addresses
                 ]
             made = tuple(task.result() for task in tasks)
             self._on_owed(self._agent.on_delivered(attempt, made))
@@ -130,7 +130,7 @@ class Delivering:
     async def _save(self, report: Report) -> None:
         """Where there is no room for that, a worker that is killed now has to run it again: nothing worse."""
         try:
-            await asyncio.to_thread(self._outgoing.save, Parcel(report, self._parcels[report.attempt]))
+            await asyncio.to_thread(self._outgoing.save, self._parcels[report.attempt])
         except OSError as error:
             log.warning("Cannot save where %d.%d delivers to: %s.", report.job, report.task, error)
 
@@ -152,7 +152,13 @@ class Delivering:
         path = str(self._outgoing.files_of(report.attempt) / address.path)
         for url in address.to:
             await self._asking.turn([url])
-            what = Deliver(path=path, url=url, tag=f"{report.job}.{report.task}-{report.attempt:x}")
+            lost = self._parcels[report.attempt].lost
+            what = Deliver(
+                path=path,
+                url=url,
+                tag=_tag(report, report.attempt),
+                stale=tuple(_tag(report, attempt) for attempt in lost),
+            )
             try:
                 done = await self._mover.deliver(what, report.attempt)
             except TransferFailed as failed:
@@ -161,6 +167,10 @@ class Delivering:
             return Made(address.path, done.url, done.size_bytes, done.digest, address.name)
         assert first is not None
         raise first
+
+
+def _tag(report: Report, attempt: int) -> str:
+    return f"{report.job}.{report.task}-{attempt:x}"
 
 
 def hitch_of(failed: TransferFailed) -> Hitch:
