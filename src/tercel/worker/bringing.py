@@ -16,7 +16,7 @@ from pathlib import Path
 from tercel.core.declared import Wanted
 from tercel.core.errors import UsageError
 from tercel.core.faults import PASSING
-from tercel.core.files import Hitch, Location, Trouble, is_name
+from tercel.core.files import Hitch, Location, Made, Trouble, is_name
 from tercel.core.reports import Report
 from tercel.core.states import Stage
 from tercel.data.cache import Cache
@@ -27,6 +27,7 @@ from tercel.worker.agent import Agent
 from tercel.worker.asking import Asking
 from tercel.worker.fetching_files import Fetches, Source
 from tercel.worker.held import Attempt
+from tercel.worker.keeping import Keeping
 
 log = logging.getLogger("tercel.worker")
 
@@ -61,6 +62,7 @@ class Bringing:
         self._on_error = on_error
         self._fetches = Fetches(cache, mover, asking, say)
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._keeping = Keeping(cache)
         self._open = False
 
     def look(self) -> None:
@@ -72,6 +74,26 @@ class Bringing:
                 self._cache.unpin(str(attempt))
         for held in self._agent.wants():
             self._start(held)
+
+    def keep(self, made: Sequence[Made], directory: Path) -> None:
+        """What a task made under names, and that is still in this directory."""
+        named = [one for one in made if one.name]
+        if not named:
+            return
+        try:
+            self._ensure_open()
+        except OSError as error:
+            log.debug("Nothing is kept in the cache: %s.", error)
+            return
+        for one in named:
+            self._keeping.take_in(str(directory / one.path), one.name, one.digest, one.size_bytes)
+
+    def news(self) -> tuple[list[tuple[str, int]], list[str]]:
+        """Of names that are in the cache: which came, with their sizes, and which went."""
+        return self._keeping.news() if self._open else ([], [])
+
+    def kept(self) -> list[tuple[str, int]]:
+        return list(self._keeping.all())
 
     async def close(self) -> None:
         tasks = list(self._tasks.values())
@@ -130,9 +152,7 @@ class Bringing:
             raise TransferFailed(Trouble.REFUSED, "", str(error)) from None
         if not wanted:
             return []
-        if not self._open:
-            self._cache.open()
-            self._open = True
+        self._ensure_open()
         sources = await self._sources(wanted)
         pin, brought = str(held.attempt), held.job.brought
         keys = {at: key for at, one in enumerate(sources) if (key := one.key or brought.get(one.name, ""))}
@@ -141,7 +161,16 @@ class Bringing:
         missing = [at for at in range(len(wanted)) if at not in paths]
         if missing:
             paths |= await self._fetched([(at, sources[at]) for at in missing], pin, brought)
+        for at, one in enumerate(wanted):
+            digest = sources[at].key or brought.get(sources[at].name, "")
+            if digest:
+                self._keeping.has(one.source, digest, paths[at].stat().st_size)
         return [(str(paths[at]), one.name) for at, one in enumerate(wanted)]
+
+    def _ensure_open(self) -> None:
+        if not self._open:
+            self._cache.open()
+            self._open = True
 
     async def _fetched(
         self, missing: Sequence[tuple[int, Source]], pin: str, brought: dict[str, str]

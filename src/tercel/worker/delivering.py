@@ -8,6 +8,7 @@ ended --> saved as a parcel --> all delivered --> reported, with where each file
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tercel.core.declared import Leaving
 from tercel.core.faults import PASSING
@@ -41,15 +42,18 @@ class Delivering:
         asking: Asking,
         *,
         on_owed: Callable[[list[Report]], None],
+        on_made: Callable[[Sequence[Made], Path], None],
         on_moving: Callable[[int], None],
         on_error: Callable[[Exception], None],
     ) -> None:
-        """`on_owed`: reports for the manager. `on_moving`: an attempt that it should know of."""
+        """`on_owed`: reports for the manager. `on_made`: files that were delivered, and where they still are. `on_moving`: an attempt
+        that the manager should know of."""
         self._outgoing = outgoing
         self._agent = agent
         self._mover = mover
         self._asking = asking
         self._on_owed = on_owed
+        self._on_made = on_made
         self._on_moving = on_moving
         self._on_error = on_error
         self._parcels: dict[int, Parcel] = {}
@@ -119,6 +123,7 @@ class Delivering:
                     for address in self._parcels[attempt].addresses
                 ]
             made = tuple(task.result() for task in tasks)
+            self._on_made(made, self._outgoing.files_of(attempt))
             self._on_owed(self._agent.on_delivered(attempt, made))
         except* TransferFailed as failures:
             failed = failures.exceptions[0]

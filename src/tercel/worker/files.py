@@ -65,6 +65,7 @@ class Files:
             self._mover,
             self._asking,
             on_owed=on_owed,
+            on_made=self._bringing.keep,
             on_moving=lambda attempt: say(Stages([], [attempt])),
             on_error=on_error,
         )
@@ -99,6 +100,14 @@ class Files:
                 self._on_owed(self._agent.on_undelivered(report.attempt, hitch))
                 continue
             self._delivering.begin(report, leavings, held.lost)
+
+    def cache_news(self) -> tuple[list[tuple[str, int]], list[str]]:
+        """Names of files that came into the cache, with their sizes, and those that went."""
+        return self._bringing.news()
+
+    def cached(self) -> list[tuple[str, int]]:
+        """All of them, for a manager that knows of none."""
+        return self._bringing.kept()
 
     def settled(self, attempts: Sequence[int]) -> None:
         """The manager has what it needs of these; what is parked stays."""
