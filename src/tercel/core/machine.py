@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from tercel.core.changes import Edge, QueueRemoved, QueueSet, SwitchSet
 from tercel.core.conditions import SwitchRow
-from tercel.core.effects import Acknowledged, Parked, Progressed
+from tercel.core.effects import Acknowledged, Ended, Parked, Progressed
 from tercel.core.flights import Flight
 from tercel.core.inputs import Inputs, Keys
 from tercel.core.intervals import IntervalSet
@@ -131,6 +131,8 @@ class Machine(Judging):
             job = self.jobs.get(report.job)
             flight = self._claim(worker, job, report)
             if flight is None:
+                if report.hitch is not None and report.hitch.kept:
+                    self.effects.append(Ended(id, [report.attempt]))  # nobody will tell it to go on
                 continue
             job = flight.job
             touched[job.id] = job

@@ -182,14 +182,14 @@ class Agent:
             )
         attempts = range(offer.first_attempt, offer.first_attempt + count)
         if self.draining or self.paused:
-            return self._unknown(attempts)
+            return self.unknown(attempts)
         job = self._jobs.get(offer.job)
         if job is None:
             raise PeerError(f"the manager offered tasks of job {offer.job} without its brief")
         if (job.program.function is None) != (offer.calls is None):
             raise PeerError(f"the manager offered tasks of job {offer.job} that are not what its brief says")
         if self._exceeds(job.needs):
-            return self._unknown(attempts)
+            return self.unknown(attempts)
         for at, attempt in enumerate(attempts):
             if attempt not in self._held and attempt not in self.owed:
                 line = offer.lines[at] if offer.lines is not None else ""
@@ -213,17 +213,17 @@ class Agent:
 
     def on_take_back(self, attempts: list[int]) -> list[int]:
         """Give back those that have not been launched, and those that never came: either way they are not here."""
-        unknown = self._unknown(attempts)
+        unknown = self.unknown(attempts)
         self._recall(attempts)
         return self._unqueue(set(attempts)) + unknown
 
     def on_cancel(self, attempts: list[int]) -> tuple[list[int], list[int]]:
         """Returns (what to kill, what is given back unstarted)."""
-        unknown = self._unknown(attempts)
+        unknown = self.unknown(attempts)
         kill = self._recall(attempts)
         return kill, self._unqueue(set(attempts)) + unknown
 
-    def _unknown(self, attempts: Iterable[int]) -> list[int]:
+    def unknown(self, attempts: Iterable[int]) -> list[int]:
         """Not here: of an offer that is not taken, say, or was not sent because its job ended first.
 
         Saying so frees what was booked for them.
@@ -371,7 +371,7 @@ class Agent:
         """Their reports cannot be taken yet: they are reported again when the manager says so."""
         for attempt in attempts:
             if (report := self.owed.get(attempt)) is not None:
-                self._debts.forget([attempt])
+                self.on_ack([attempt])  # how it ended is known: its place can be cleaned
                 self.parcels.park(report)
 
     def drop_parcels(self, attempts: list[int], now: float, *, tell: bool) -> tuple[list[int], list[Report]]:

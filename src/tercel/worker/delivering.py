@@ -79,9 +79,12 @@ class Delivering:
         self._parcels[report.attempt] = Parcel(report, found, list(lost))
         self._start(report, fresh=True)
 
-    def resume(self, attempts: list[int]) -> None:
+    def resume(self, attempts: list[int]) -> list[int]:
+        """Returns those of which nothing is here any more: its disk was lost, or had no room for the parcel when it was killed."""
+        self._agent.parcels.drop(attempt for attempt in attempts if attempt not in self._parcels)
         for report in self._agent.parcels.resume(attempts):
             self._start(report, fresh=False)
+        return self._agent.unknown(attempts)
 
     def drop(self, attempts: list[int]) -> None:
         """Nobody wants them any more, or the manager has what they are about."""
