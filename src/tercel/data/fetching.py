@@ -105,7 +105,7 @@ def _once(what: Fetch, url: str, scheme: Scheme, watch: Watch, pace: Pace, part:
         Pieces(scheme, url, part, watch, pace.piece_bytes, pace.at_once).fetch()
     _check_made(what, url, part)
     part.finish()
-    return Fetched(url=url, size_bytes=part.upto, digest=part.digests.own)
+    return Fetched(url=url, size_bytes=part.upto, digest=part.digests.own, validator=part.seen.validator)
 
 
 def _stream(what: Fetch, url: str, reading: Reading, watch: Watch, pace: Pace, part: Part) -> bool:
