@@ -16,7 +16,8 @@ from tercel.core.reports import Report
 from tercel.core.states import Stage
 from tercel.data.contract import Deliver, TransferFailed
 from tercel.data.moving import Mover
-from tercel.worker.addressing import Address, Missing, addresses
+from tercel.data.urls import shown
+from tercel.worker.addressing import Address, Undeliverable, addresses
 from tercel.worker.agent import Agent
 from tercel.worker.asking import Asking
 from tercel.worker.outgoing import Outgoing, Parcel
@@ -66,8 +67,9 @@ class Delivering:
         """An attempt has ended, and is the agent's to deliver."""
         try:
             found = addresses(report, leavings)
-        except Missing as missing:
-            self._on_owed(self._agent.on_undelivered(report.attempt, missing.hitch))
+        except Undeliverable as error:
+            self.discard([report.attempt])
+            self._on_owed(self._agent.on_undelivered(report.attempt, error.hitch))
             return
         if not found:
             self._on_owed(self._agent.on_delivered(report.attempt, ()))
@@ -77,7 +79,10 @@ class Delivering:
 
     def resume(self, attempts: list[int]) -> None:
         for report in self._agent.parcels.resume(attempts):
-            self._start(report, fresh=False)
+            if report.attempt in self._parcels:
+                self._start(report, fresh=False)
+            else:  # it was delivered by an earlier process, which could not save where to
+                self._on_owed(self._agent.on_delivered(report.attempt, report.files))
 
     def drop(self, attempts: list[int]) -> None:
         """Nobody wants them any more, or the manager has what they are about."""
@@ -85,7 +90,12 @@ class Delivering:
             if (task := self._tasks.pop(attempt, None)) is not None:
                 task.cancel()
             if self._parcels.pop(attempt, None) is not None:
-                asyncio.get_running_loop().run_in_executor(None, self._outgoing.remove, attempt)
+                self.discard([attempt])
+
+    def discard(self, attempts: Sequence[int]) -> None:
+        """Remove what they left."""
+        for attempt in attempts:
+            asyncio.get_running_loop().run_in_executor(None, self._outgoing.remove, attempt)
 
     async def close(self) -> None:
         """What is not delivered is found by the next process."""
@@ -115,15 +125,18 @@ class Delivering:
             room = asyncio.Semaphore(AT_ONCE)
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._deliver(report, address, room))
-                    for address in self._parcels[attempt]
+                    group.create_task(self._deliver(report, address, f"{at:x}", room))
+                    for at, address in enumerate(self._parcels[attempt])
                 ]
             made = tuple(task.result() for task in tasks)
             self._on_owed(self._agent.on_delivered(attempt, made))
         except* TransferFailed as failures:
             failed = failures.exceptions[0]
             assert isinstance(failed, TransferFailed)
-            self._on_owed(self._agent.on_undelivered(attempt, hitch_of(failed)))
+            if failed.errno:
+                self._on_owed(self._agent.on_spoilt(attempt, failed.note, failed.errno))
+            else:
+                self._on_owed(self._agent.on_undelivered(attempt, hitch_of(failed)))
         finally:
             moving.cancel()
 
@@ -134,11 +147,11 @@ class Delivering:
         except OSError as error:
             log.warning("Cannot save where %d.%d delivers to: %s.", report.job, report.task, error)
 
-    async def _deliver(self, report: Report, address: Address, room: asyncio.Semaphore) -> Made:
+    async def _deliver(self, report: Report, address: Address, at: str, room: asyncio.Semaphore) -> Made:
         async with room:
             for pause_s in (*PAUSES_S, None):
                 try:
-                    return await self._deliver_once(report, address)
+                    return await self._deliver_once(report, address, at)
                 except TransferFailed as failed:
                     if pause_s is None or failed.trouble not in AGAIN or failed.not_before_s > pause_s:
                         raise
@@ -146,17 +159,21 @@ class Delivering:
                 await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
-    async def _deliver_once(self, report: Report, address: Address) -> Made:
+    async def _deliver_once(self, report: Report, address: Address, at: str) -> Made:
         """To the first that takes it; what is told is why the best did not."""
         first: TransferFailed | None = None
         path = str(self._outgoing.files_of(report.attempt) / address.path)
         for url in address.to:
             await self._asking.turn([url])
-            what = Deliver(path=path, url=url, tag=f"{report.job}.{report.task}-{report.attempt:x}")
+            # One file may go to one place under two names, at the same time.
+            what = Deliver(path=path, url=url, tag=f"{report.job}.{report.task}-{report.attempt:x}.{at}")
             try:
                 done = await self._mover.deliver(what, report.attempt)
             except TransferFailed as failed:
+                failed.url = failed.url or shown(url)
                 first = first or failed
+                if failed.errno:
+                    raise  # this node's own disk: no other place helps
                 continue
             return Made(address.path, done.url, done.size_bytes, done.digest, address.name)
         assert first is not None
