@@ -17,6 +17,7 @@ NAMES = (
     "growth",
     "restart",
     "snapshots",
+    "stage_in",
     "many_workers",
     "functions",
     "graphs",

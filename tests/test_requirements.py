@@ -18,10 +18,11 @@ RECOVERY = [
     *(f"T{line}" for line in range(1, 14)),
     "C1",
     *(f"C{line}" for line in range(5, 11)),
+    "C11",
+    "C12",
     "C13",
     "C15",
 ]
-"""C13: of what there is to register so far, which are results at the manager. C12 and C14 are about data, and not in here yet."""
 
 BESIDE = {
     # What the papers only planned.

@@ -80,7 +80,6 @@ async def test_a_result_is_told_by_another_way_if_the_first_is_cut(lab: Lab) -> 
 
 
 @pytest.mark.must("c")
-@pytest.mark.serial
 @pytest.mark.timeout(240)
 async def test_30_seconds_without_a_link_cost_nothing(lab: Lab) -> None:
     """One worker's link is cut, another's stalls, and a third goes on; the grace is a minute."""

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.must("f")
 
 USERS = {Role.USER, Role.ADMIN}
 ADMINS = {Role.ADMIN}
+EVERYBODY = {Role.USER, Role.ADMIN, Role.WORKER}
 MAY = {
     ("POST", "/v1/jobs"): USERS,
     ("GET", "/v1/jobs"): USERS,
@@ -80,6 +81,15 @@ MAY = {
     ("GET", "/v1/snapshots"): USERS,
     ("GET", "/v1/snapshots/{number}"): USERS,
     ("POST", "/v1/snapshots/{number}/restore"): USERS,
+    ("GET", "/v1/files"): USERS,
+    ("POST", "/v1/files"): USERS,
+    ("DELETE", "/v1/files"): USERS,
+    ("GET", "/v1/files/one"): USERS,
+    ("POST", "/v1/files/checked"): USERS,
+    ("GET", "/v1/jobs/{job}/files"): USERS,
+    ("PUT", "/v1/contents/{digest}"): EVERYBODY,
+    ("GET", "/v1/contents/{digest}"): EVERYBODY,
+    ("HEAD", "/v1/contents/{digest}"): EVERYBODY,
     ("GET", "/v1/reservations"): USERS,
     ("POST", "/v1/reservations"): ADMINS,
     ("DELETE", "/v1/reservations/{reservation}"): ADMINS,
@@ -106,6 +116,7 @@ def _path(operation: Operation, job: int = 1) -> str:
         reservation=7,
         condition=7,
         number=7,
+        digest=f"blake3:{job:064x}",
     )
     query = "&".join(f"{p.name}={job}" for p in operation.parameters if p.required and p.where == "query")
     return f"{path}?{query}" if query else path
@@ -162,7 +173,7 @@ async def test_nobody_gets_in_without_a_token(house: House, operation: Operation
     answer = await _try(house, operation, None)
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
-    assert answer.problem
+    assert operation.method == "HEAD" or answer.problem
 
 
 @every_route
@@ -234,7 +245,7 @@ async def test_a_token_opens_what_its_role_opens_and_nothing_else(
             assert answer.status not in (401, 403), role
         else:
             assert answer.status == 403, role
-            assert f"yours is of role {role}" in answer.problem.detail
+            assert f"yours is of role {role}" in answer.problem.detail  # nobody is kept from a HEAD
 
 
 async def test_only_workers_and_admins_open_a_link(house: House, people: People) -> None:

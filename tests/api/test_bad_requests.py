@@ -194,11 +194,20 @@ async def test_every_route_refuses_parameters_it_does_not_know(
     standing: House, operation: routes.Operation
 ) -> None:
     path = operation.path.format(
-        job=1, task=0, worker="w", token="t", queue="q", key="t1.0", reservation=1, condition=1, number=1
+        job=1,
+        task=0,
+        worker="w",
+        token="t",
+        queue="q",
+        key="t1.0",
+        reservation=1,
+        condition=1,
+        number=1,
+        digest=f"blake3:{1:064x}",
     )
     answer = await standing.ask(operation.method, f"{path}?surprise=1")
     assert answer.status == 400
-    assert answer.problem.field == "surprise"
+    assert operation.method == "HEAD" or answer.problem.field == "surprise"
 
 
 # -- tokens and workers -----------------------------------------------------------------------------------

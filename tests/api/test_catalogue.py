@@ -11,7 +11,7 @@ from blake3 import blake3
 from multidict import CIMultiDict
 
 from tercel.core.changes import Change, FileRegistered, FileRemoved, MadeUndone, ReplicaRemoved, ReplicaSet
-from tercel.core.errors import StoreFull
+from tercel.core.errors import StoreFull, UsageError
 from tercel.core.files import FileRow, Location, ReplicaRow
 from tercel.core.model import Role
 from tercel.manager import vault
@@ -163,6 +163,15 @@ async def test_the_managers_sweeping_sweeps_contents(house: House, monkeypatch: 
     await house.until(lambda: not contents(house), "what was left is gone")
 
 
+async def test_nothing_but_a_digest_leads_to_a_content(house: House) -> None:
+    (house.data / "contents").mkdir(exist_ok=True)
+    (house.data / "contents" / "x").write_bytes(b"x")
+    for digest in ("blake3:../x", "blake3:x", f"sha256:{'1' * 64}", f"blake3:{'1' * 63}/", ""):
+        assert not house.manager.vault.holds(digest)
+        with pytest.raises(UsageError):
+            house.manager.vault.opened(digest)
+
+
 # -- files ------------------------------------------------------------------------------------------------
 
 
@@ -211,6 +220,8 @@ async def test_what_cannot_be_registered_is_refused(house: House) -> None:
         {"urls": ["file:///a\nb"]},
         {"urls": [f"tercel:{ONE}"]},
         {"urls": [f"tercel:{OTHER}"]},
+        {"urls": ["tercel:blake3:../../keys.json"]},
+        {"urls": ["sftp://ada:secret@store/x"]},
     ]
     for fields in refused:
         assert [(await add(house, "lfn:a", **fields)).problem.field] == list(fields)

@@ -19,7 +19,7 @@ from tercel.core.reports import End, Outcome, Output
 from tercel.core.states import TaskState
 from tercel.manager import logs, requests, views
 from tercel.manager.access import Identity
-from tercel.wire.api import Counted, Counts, JobList, JobView, Selection, TaskList, TaskView
+from tercel.wire.api import Counted, Counts, JobList, JobView, Selection, Submission, TaskList, TaskView
 from tercel.wire.messages import SEGMENT_BYTES, Brief, Offer, Presence, Reports, Segment, Started
 from tests.api.house import Answer, House, Scripted, inline, open_house
 
@@ -55,6 +55,18 @@ async def test_jobs_are_shown_newest_first_in_pages(house: House) -> None:
     for query in ("?before=1", "?before=0", "?before=1&all=true", "?before=0&all=true"):
         assert await _jobs(house, query) == ([], False)
     assert await _jobs(house, f"?before={2**53}") == ([7, 6, 4, 3, 1], False)
+
+
+async def test_what_a_job_reads_and_leaves_is_shown_but_not_in_lists(house: House) -> None:
+    inputs = [{"source": "lfn:calib", "name": "c.db"}]
+    outputs = [{"name": "x", "to": ["lfn:fit/{task}"], "optional": True}]
+    await house.submit(inputs=inputs, outputs=outputs)
+    view = await house.get("/v1/jobs/1", JobView)
+    assert msgspec.json.decode(msgspec.json.encode([view.inputs, view.outputs])) == [inputs, outputs]
+    [listed] = (await house.get("/v1/jobs", JobList)).jobs
+    assert (listed.inputs, listed.outputs) == ([], [])
+    again = (await house.ask("GET", "/v1/jobs/1/submission")).of(Submission)
+    assert (list(again.inputs), list(again.outputs)) == (view.inputs, view.outputs)
 
 
 async def test_a_job_is_shown_as_it_was_submitted(house: House) -> None:

@@ -128,9 +128,10 @@ def test_a_connection_that_breaks_is_tried_again(
     tercel: Tercel, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tercel.sdk.uploading.PAUSE_S", 0.0)
-    path = catalogue.takes(write("x", b"x" * 100), after=(DROP, DROP))
-    assert tercel("submit", "--in", "x", "--", "true").code == 0
-    assert len(catalogue.contents[path]) == 3
+    for content in (b"small", b"large" * 100_000):
+        path = catalogue.takes(write("x", content), after=(DROP, DROP))
+        assert tercel("submit", "--in", "x", "--", "true").code == 0
+        assert catalogue.contents[path] == [content] * 3
 
 
 def test_what_the_manager_says_to_a_file_is_told_and_no_job_is_submitted(
@@ -156,6 +157,8 @@ def test_what_the_manager_says_to_a_file_is_told_and_no_job_is_submitted(
         (("--in", "/dev/null"), "input '/dev/null' is no regular file"),
         (("--in", "data/x{job}"), "is uploaded before the job has a number"),
         (("--in", "data/x0", "--in", "../work/data/x0=y"), ""),
+        (("--in", "data/x{task}/../x0"), "has .. behind a part that differs"),
+        (("--in", "data/../data/./x0", "--in", "./data//x{task} -> y"), ""),
         (("--in", "data/x0", "--in", "../data/x0=y"), "would have one name when they are uploaded"),
     ],
 )

@@ -16,6 +16,7 @@ def describe(**options: Any) -> Any:
         "resources": (),
         "time_limit": None,
         "health_check": "",
+        "cache_dir": None,
         "cache_size": "1G",
     }
     return read_description(**(usual | options))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tercel.runners import pool
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import Lifeline, Recorder, interpreters, spawners
 from tests.conformance.stores import Kept, KeptInMemory, KeptInSqlite
@@ -17,7 +18,12 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-async def runner(tmp_path: Path, recorder: Recorder) -> AsyncIterator[SpawnerPool]:
+async def runner(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[SpawnerPool]:
+    monkeypatch.setattr(
+        pool, "_INTERRUPTED_S", 0.0
+    )  # who shows that some are told late has a runner of its own
     runner = SpawnerPool(tmp_path / "worker", "node-7")
     await runner.start(recorder)
     yield runner

@@ -45,6 +45,7 @@ from tercel.stores.snapshot.saving import Choice, save
 from tests.conformance.stores import (
     BLOCKED,
     CANCELLED,
+    DIGESTS,
     FAILED,
     answers,
     cancelled,
@@ -57,6 +58,7 @@ from tests.conformance.stores import (
 NOW = 5000.0
 VALUE = b"a value that calls share " * 100
 KEY = f"b{hashlib.sha256(VALUE).hexdigest()}"
+KEPT_HERE = f"tercel:{DIGESTS[0]}"
 RULE = BlockRule(on="exit:75", tester="tcp:licence.lab:27000", at="manager", policy="every 2m for 12h")
 FIT = JobSpec(
     argv=("fit",), array="0-9", retries=3, block_on=(RULE,), inputs=(Input(source="up:7f/run.root"),)
@@ -113,11 +115,11 @@ def campaign() -> list[Change]:
         TasksBlocked(4, ((2, 2),), 3, NOW - 60, Stage.RUN),
         TasksBlocked(4, ((3, 3),), 3, NOW - 60, Stage.LAUNCH),
         Noted(4, ((2, 3),), NOW - 60, "blocked", "exit:75"),
-        FileRegistered(file("lfn:fit/4/0", job=4, task=0, attempt=71), ("sftp://store/a", "tercel:x")),
+        FileRegistered(file("lfn:fit/4/0", job=4, task=0, attempt=71), ("sftp://store/a", KEPT_HERE)),
         FileRegistered(file("sftp://store/b c", job=4, task=4, attempt=72), ("sftp://store/b c",)),
-        FileRegistered(file("up:7f/run.root"), ("tercel:y",)),
+        FileRegistered(file("up:7f/run.root"), (KEPT_HERE,)),
         ReplicaSet(ReplicaRow(name="up:7f/run.root", url="https://gone", bad="gone")),
-        FileRegistered(file("up:8a/run.root"), ("tercel:y",)),
+        FileRegistered(file("up:8a/run.root"), (KEPT_HERE,)),
         *[Concluded(outcome(task, attempt=90 + task, job=5, worker="n2")) for task in range(3)],
         JobEnded(5, NOW - 10, 3, 0, 0),
         Concluded(outcome(0, attempt=99, job=6, value=small)),

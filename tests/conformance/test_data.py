@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tercel.data.fetching import fetch
 from tercel.data.schemes import Schemes
 from tercel.data.watches import Watch
 from tests.data import servers
-from tests.data.places import KINDS, Bucket, Pages, Place, places
+from tests.data.places import KINDS, Bucket, Directory, Pages, Place, places
 
 pytestmark = [pytest.mark.C(11, 12), pytest.mark.must("a", "b")]
 
@@ -86,7 +87,11 @@ def test_a_file_is_brought_and_is_what_it_should_be(stage: Stage, algorithm: str
     other = hashlib.new(algorithm, DATA).hexdigest() if algorithm in ("sha256", "md5") else ""
     digest = {"": "", "blake3": DIGEST}.get(algorithm, f"{algorithm}:{other}")
     fetched = stage.fetch("in", digest=digest, size_bytes=SIZE)
-    assert fetched == Fetched(url=stage.place.url("in"), size_bytes=SIZE, digest=DIGEST)
+    url = stage.place.url("in")
+    seen = stage.schemes.of(url, ("", "")).stat(url, Watch())
+    assert fetched == Fetched(
+        url=stage.place.url("in"), size_bytes=SIZE, digest=DIGEST, validator=seen.validator
+    )
     assert (stage.directory / "got").read_bytes() == DATA
     assert stage.names() == {"got"}
 
@@ -147,6 +152,19 @@ def test_into_a_directory_it_goes_under_its_own_name(stage: Stage) -> None:
     assert stage.place.all()["into/my file"] == b"x"
 
 
+def test_what_lost_tries_left_half_there_goes_first(stage: Stage) -> None:
+    url = stage.place.url("out")
+    scheme = stage.schemes.of(url, ("", ""))
+    if not scheme.puts_whole:  # or nothing is ever half there
+        stage.place.put(".out.37.4-a.part", b"half of")
+        stage.place.put(".out.37.5-a.part", b"another's")
+    (stage.directory / "mine").write_bytes(DATA)
+    what = Deliver(path=str(stage.directory / "mine"), url=url, tag="37.4-c", stale=("37.4-a", "37.4-b"))
+    deliver(what, stage.schemes, Watch())
+    left = {name for name in stage.place.all() if name.startswith(".")}
+    assert left == (set() if scheme.puts_whole else {".out.37.5-a.part"})
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_kept_as_they_are(stage: Stage, name: str) -> None:
     if isinstance(stage.place, Bucket) and "\n" in name:
@@ -185,6 +203,15 @@ def test_what_cannot_be_read_here_is_this_nodes_own_fault(stage: Stage) -> None:
     assert caught.value.errno == "ENOENT"
 
 
+@pytest.mark.parametrize("what", ["directory", "fifo"])
+def test_only_files_are_delivered(stage: Stage, what: str) -> None:
+    path = stage.directory / what
+    path.mkdir() if what == "directory" else os.mkfifo(path)
+    with pytest.raises(TransferFailed) as caught:
+        deliver(Deliver(path=str(path), url=stage.place.url("x"), tag="t"), stage.schemes, Watch())
+    assert trouble_of(caught) is Trouble.REFUSED
+
+
 def test_a_full_disk_here_is_this_nodes_own_fault_and_leaves_no_file(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +228,37 @@ def test_a_full_disk_here_is_this_nodes_own_fault_and_leaves_no_file(
         stage.fetch("in", "in")
     assert (caught.value.trouble, caught.value.errno) == (Trouble.FULL, "ENOSPC")
     assert "got" not in stage.names()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    path = tmp_path / "small"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tercel-test", path], check=False)
+    if mounted.returncode:
+        pytest.skip("nothing can be mounted here")
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=False)
+
+
+@pytest.mark.parametrize("kind", ["path", "file", "sftp", "other"])
+def test_a_storage_without_room_is_full_and_gets_its_room_back(
+    kind: str, all_places: dict[str, Place], schemes: Schemes, tmp_path: Path, small_disk: Path
+) -> None:
+    (tmp_path / "out").write_bytes(DATA)
+    place = all_places[kind]
+    assert isinstance(place, Directory)
+    url = place.url("x").replace(str(place.directory), str(small_disk))
+    with pytest.raises(TransferFailed) as caught:
+        deliver(Deliver(path=str(tmp_path / "out"), url=url, tag="t"), schemes, Watch())
+    assert (trouble_of(caught), caught.value.errno) == (Trouble.FULL, "")
+    place.put("in", DATA)
+    with pytest.raises(TransferFailed) as caught:
+        fetch(Fetch(urls=(place.url("in"),), path=str(small_disk / "got")), schemes, Watch())
+    assert (trouble_of(caught), caught.value.errno) == (Trouble.FULL, "ENOSPC")
+    assert os.listdir(small_disk) == []
 
 
 # -- what is refused, and what is never told ----------------------------------------------------------------
@@ -245,10 +303,39 @@ def test_what_can_never_be_is_refused_without_telling_secrets(url: str, tmp_path
         assert "hunter2" not in caught.value.note + caught.value.url
 
 
+def test_a_digest_that_is_none_is_refused(stage: Stage) -> None:
+    with pytest.raises(TransferFailed) as caught:
+        stage.fetch("in", digest="crc32:12")
+    assert trouble_of(caught) is Trouble.REFUSED
+
+
 def test_a_library_that_is_not_there_is_told_with_how_to_get_it() -> None:
     with pytest.raises(TransferFailed) as caught:
         stat("gs://lab/x", Schemes(), Watch())
     assert caught.value.trouble is Trouble.REFUSED and "pip install gcsfs" in caught.value.note
+
+
+THIRD = """
+from tercel.data.local import LocalScheme
+class Tape(LocalScheme):
+    def stat(self, url, watch):
+        return super().stat(url.replace("tape://", "file://"), watch)
+"""
+
+
+def test_a_third_party_adds_a_scheme_by_an_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "tape-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tape\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[tercel.schemes]\ntape = tape:Tape\nworn = tape:None\n")
+    (tmp_path / "tape.py").write_text(THIRD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert stat(f"tape://{tmp_path}/tape.py", Schemes(), Watch())[0] == len(THIRD)
+    with pytest.raises(TransferFailed) as caught:
+        stat("worn:///x", Schemes(), Watch())
+    assert caught.value.trouble is Trouble.REFUSED and "cannot be imported" in caught.value.note
 
 
 def test_what_the_manager_keeps_is_named_by_its_digest(all_places: dict[str, Place], tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from blake3 import blake3
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError  # type: ignore[import-untyped]
 
 from tercel.core.files import Trouble
+from tercel.data import http_client
 from tercel.data.contract import Deliver, Fetch, Fetched, TransferFailed
 from tercel.data.delivering import deliver
 from tercel.data.faults import failed, retry_after_s
@@ -25,7 +26,7 @@ from tercel.data.fetching import Pace, fetch
 from tercel.data.schemes import Schemes
 from tercel.data.watches import Cancelled, Watch
 from tests.data import servers
-from tests.testers.servers import closed_port
+from tests.testers.servers import certificate, closed_port
 
 pytestmark = [pytest.mark.C(11, 12), pytest.mark.must("b")]
 
@@ -353,6 +354,24 @@ def s3_said(code: str, status: int) -> ClientError:
 def test_each_error_is_the_trouble_that_it_is(error: Exception, trouble: str) -> None:
     failure = failed(error, "s3://lab/x")
     assert (failure.trouble, failure.errno, failure.url) == (trouble, "", "s3://lab/x")
+
+
+def test_https_is_spoken_with_those_whose_certificate_is_valid_only(
+    web: servers.WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, context = certificate(tmp_path)
+    web.socket = context.wrap_socket(web.socket, server_side=True)
+    what = Fetch(urls=(f"https://localhost:{web.server_port}/x",), path=str(tmp_path / "got"))
+    http_client.tls.cache_clear()
+    try:
+        with pytest.raises(TransferFailed) as caught:
+            fetch(what, Schemes(), Watch())
+        assert caught.value.trouble is Trouble.DOWN and "certificate is not valid" in caught.value.note
+        monkeypatch.setenv("SSL_CERT_FILE", str(path))
+        http_client.tls.cache_clear()
+        assert fetch(what, Schemes(), Watch()).digest == DIGEST
+    finally:
+        http_client.tls.cache_clear()
 
 
 def test_who_is_not_there_is_down_or_unknown(tmp_path: Path) -> None:

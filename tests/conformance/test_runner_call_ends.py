@@ -17,7 +17,7 @@ import cloudpickle
 import pytest
 
 from tercel.core.reports import End
-from tercel.runners import call_ends, call_lane, pool, trees
+from tercel.runners import call_ends, call_lane, trees
 from tercel.runners.call_process import InterpreterProcess
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import (
@@ -459,7 +459,6 @@ async def test_call_that_prints_without_end_takes_a_bounded_amount_of_memory(
 async def test_interpreter_that_cannot_start_interrupts(
     runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", "/no/such/python")
         report = await run(runner, recorder, call(double, 1))
@@ -476,18 +475,16 @@ async def test_interpreter_that_cannot_start_interrupts(
 
 
 async def test_interpreter_that_cannot_start_for_the_jobs_variables_tells_its_last_words(
-    runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    runner: SpawnerPool, recorder: Recorder
 ) -> None:
-    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
     report = await run(runner, recorder, call(double, 1, env={"PYTHONHOME": "/no/such/place"}))
     assert report.end is End.INTERRUPTED
     assert "its interpreter was lost: " in report.note
 
 
 async def test_job_whose_interpreters_never_start_is_refused_after_some_tries_and_others_are_not(
-    runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    runner: SpawnerPool, recorder: Recorder
 ) -> None:
-    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
     ends = []
     for attempt in range(1, call_ends.TRIES + 1):
         bad = call(double, 1, job=7, attempt=attempt, env={"PYTHONHOME": "/no/such/place"})
@@ -502,7 +499,6 @@ async def test_job_whose_interpreters_never_start_is_refused_after_some_tries_an
 async def test_interpreters_that_are_killed_before_they_start_are_no_reason_to_refuse(
     runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
     dying = tmp_path / "python"
     dying.write_text("#!/bin/sh\nkill -9 $$\n")
     dying.chmod(0o755)

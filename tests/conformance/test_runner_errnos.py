@@ -12,17 +12,11 @@ import pytest
 
 from tercel.core.model import Program
 from tercel.core.reports import End, Report
-from tercel.runners import pool
 from tercel.runners.contract import Launch
 from tercel.runners.pool import SpawnerPool
 from tests.conformance.runners import Recorder, call, interpreters, run, shell, spawners
 
 pytestmark = [pytest.mark.T(8), pytest.mark.C(7)]
-
-
-@pytest.fixture(autouse=True)
-def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
 
 
 def either(what: str, attempt: int = 1, **program: str) -> Launch:

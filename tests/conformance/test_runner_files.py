@@ -47,7 +47,7 @@ def out(tmp_path: Path) -> Path:
 def in_cache(directory: Path, content: str) -> Path:
     path = directory / "cached"
     path.write_text(content)
-    path.chmod(0o444)
+    path.chmod(0o555)
     return path
 
 
@@ -83,7 +83,7 @@ async def test_links_are_found_read_only_under_their_names(
     *listed, content = text(report.out).split("\0")
     assert content == "data"
     assert sorted(listed[::3]) == sorted(f"./{name}" for name in NAMES)
-    assert set(listed[1::3]) == {"444"}
+    assert set(listed[1::3]) == {"555"}
     assert set(listed[2::3]) == {str(len(NAMES) + 1)}, "no copies"
     after = await run(runner, recorder, shell("ls -A", attempt=2))
     assert (after.code, after.out) == (0, None), "the next attempt finds none of them"
@@ -124,7 +124,7 @@ async def test_from_another_file_system_a_file_is_copied(
     source = in_cache(elsewhere, content)
     line = "stat -c '%a %h %s' a/copy; cmp a/copy " + str(source)
     report = await run(runner, recorder, links(shell(line), (str(source), "a/copy")))
-    assert (report.code, text(report.out)) == (0, f"444 1 {len(content)}\n")
+    assert (report.code, text(report.out)) == (0, f"555 1 {len(content)}\n")
 
 
 async def test_with_a_directory_of_the_job_links_are_in_the_sandbox(

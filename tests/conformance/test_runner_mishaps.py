@@ -123,7 +123,6 @@ async def test_outputs_that_cannot_be_removed_keep_no_report_back(
 async def test_spawner_that_cannot_start_interrupts(
     runner: SpawnerPool, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_INTERRUPTED_S", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", "/no/such/python")
         assert (await run(runner, recorder, shell("true"))).end is End.INTERRUPTED

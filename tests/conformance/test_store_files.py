@@ -16,6 +16,7 @@ from tercel.core.changes import (
 from tercel.core.files import KEPT, Input, ReplicaRow
 from tercel.core.model import JobSpec
 from tercel.stores.contract import Cleaned, Store
+from tercel.stores.sqlite import files as sqlite_files
 from tests.conformance.stores import DIGESTS, FAILED, Kept, concluded, file, hand_over, job
 
 STORE, OTHER = "sftp://store/calib", "https://other.lab/calib"
@@ -84,7 +85,10 @@ def test_a_file_without_replicas_is_still_known_until_it_is_removed(kept: Kept) 
     assert kept.store.names_at([STORE]) == {}
 
 
-def test_files_are_listed_page_by_page_by_prefix_and_pattern(kept: Kept) -> None:
+def test_files_are_listed_page_by_page_by_prefix_and_pattern(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_files, "PASSED_AT_ONCE", 700)
     rows = [file(f"lfn:run/{number:04d}.root") for number in range(2500)] + [
         file("lfn:run2"),
         file("lfn:a[b]"),

@@ -20,6 +20,7 @@ from tercel.testers.files import file_testers
 from tercel.testers.http import HttpTester
 from tercel.testers.registry import Testers
 from tercel.testers.ssh import SshAuthTester, SshTester
+from tercel.testers.storage import GetTester, PutTester
 from tercel.testers.tcp import DnsTester, TcpTester
 from tercel.testers.times import TimeTester
 from tests.testers import servers
@@ -61,6 +62,9 @@ class Stage:
         http_module._tls.cache_clear()
         self._stack.callback(http_module._tls.cache_clear)
         return self._stack.enter_context(servers.http(context)).server_port
+
+    def ends(self, close: Callable[[], None]) -> None:
+        self._stack.callback(close)
 
     def sshd(self) -> servers.Sshd:
         sshd = servers.Sshd(self.directory / "sshd")
@@ -117,6 +121,16 @@ def dir(stage: Stage) -> Case:
     return stage.file_tester("dir"), str(stage.directory), f"{stage.directory}/file"
 
 
+def get(stage: Stage) -> Case:
+    sshd = stage.sshd()
+    stage.monkeypatch.setenv("TERCEL_SSH_CONFIG", sshd.options()[1])
+    (stage.directory / "x").touch()
+    at = f"sftp://root@127.0.0.1:{sshd.port}{stage.directory}"
+    tester = GetTester()
+    stage.ends(tester.close)
+    return tester, f"{at}/x", f"{at}/none"
+
+
 CASES: dict[str, Callable[[Stage], Case]] = {
     "tcp": lambda s: (TcpTester(), f"127.0.0.1:{s.port()}", f"127.0.0.1:{s.closed()}"),
     "dns": lambda s: (DnsTester(), "localhost", "nowhere.invalid"),
@@ -140,6 +154,13 @@ CASES: dict[str, Callable[[Stage], Case]] = {
     "mount": lambda s: (s.file_tester("mount"), "/proc", str(s.directory)),
     "writable": lambda s: (s.file_tester("writable"), str(s.directory), "/proc/self/task"),
     "disk": lambda s: (s.file_tester("disk"), f"{s.directory} >= 1K", f"{s.directory}>=900P"),
+    "get": get,
+    "get:http": lambda s: (
+        GetTester(),
+        f"http://127.0.0.1:{(port := s.http())}/",
+        f"http://127.0.0.1:{port}/500",
+    ),
+    "put": lambda s: (PutTester(), f"file://{s.directory}/new/", "/proc/self/"),
     "command": lambda s: (CommandTester(), "echo room=3", "echo the quota is used up; exit 1"),
     "time": lambda s: (TimeTester(), "2020-01-01T10:00", "2999-01-01"),
 }
@@ -187,6 +208,9 @@ async def ask(tester: Tester, text: str, limit_s: float = 30.0) -> Verdict:
         ("disk:/scratch>=20480M", "disk:/scratch>=20G", Place.WORKER),
         ("disk:/scratch>=1500B", "disk:/scratch>=1500B", Place.WORKER),
         ("disk:/scratch>=8000P", "disk:/scratch>=8000P", Place.WORKER),
+        ("get: S3://Lab/Key ", "get:s3://Lab/Key", Place.SITE),
+        ("get:sftp://Ada@Store.LAB/X", "get:sftp://Ada@store.lab/X", Place.SITE),
+        ("put:/data/out/", "put:/data/out/", Place.SITE),
         ("command:  ./quota-ok.sh a:b ", "command:./quota-ok.sh a:b", Place.SITE),
         ("time:9:00 - 17:30", "time:09:00-17:30", Place.MANAGER),
         ("time:fri-mon,Wed 22:00-06:00", "time:Mon,Wed,Fri,Sat,Sun 22:00-06:00", Place.MANAGER),
@@ -271,6 +295,11 @@ def test_who_means_the_same_writes_the_same(written: str, normal: str, place: Pl
             "time:10:00-10:00",
             "time:0001-01-01T00:00",
             "mount:",
+            "get:x",
+            "get:https://ada:hunter2@store.lab/x",
+            "put:tercel:blake3:12",
+            "put:/data/../etc/",
+            "put:file://",
             "writable:x",
             "dir:./x",
             "tcp:" + "a" * 5000 + ":1",

@@ -56,7 +56,7 @@ def _left(agent: Agent, attempt: int = 0, **fields: Any) -> Report:
     _bring(agent)
     assert [launch.attempt for launch in agent.launches()] == [attempt]
     assert agent.on_ended([_ran(attempt, **fields)]) == []
-    ((report, _, _),) = agent.take_left()
+    ((report, _),) = agent.take_left()
     return report
 
 
@@ -191,7 +191,7 @@ def test_attempt_that_comes_back_from_its_lane_keeps_its_files() -> None:
 
 def test_what_is_to_be_undone_is_the_next_attempts_and_it_waits_for_that() -> None:
     agent = _agent(inputs=(), outputs=())
-    agent.on_undo(1, 3, ["https://s/r/3"])
+    agent.on_undo(1, 3, ["https://s/r/3"], [])
     _offer(agent, 2, 3)
     (held,) = agent.wants()
     assert (held.attempt, held.undo, _launched(agent)) == (3, ["https://s/r/3"], [2])
@@ -204,7 +204,7 @@ def test_what_is_to_be_undone_is_the_next_attempts_and_it_waits_for_that() -> No
 def test_undoing_stops_when_the_attempt_is_given_back() -> None:
     """Somebody else runs it next: what that delivers must not be removed by who was late."""
     agent = _agent(inputs=())
-    agent.on_undo(1, 0, ["https://s/r/0"])
+    agent.on_undo(1, 0, ["https://s/r/0"], [])
     _offer(agent)
     agent.wants()
     assert agent.on_take_back([0]) == [0]
@@ -214,7 +214,7 @@ def test_undoing_stops_when_the_attempt_is_given_back() -> None:
 @pytest.mark.parametrize("how", ["draining", "paused", "too large", "new link"])
 def test_what_was_to_be_undone_for_an_offer_that_is_not_taken_is_forgotten(how: str) -> None:
     agent = _agent(inputs=())
-    agent.on_undo(1, 0, ["https://s/r/0"])
+    agent.on_undo(1, 0, ["https://s/r/0"], [])
     if how == "draining":
         agent.drain()
     elif how == "paused":

@@ -160,6 +160,9 @@ class Stage:
     def has(self, name: str, /) -> bool:
         return name in self.taken or name in self.made
 
+    def holds(self, url: str, /) -> bool:
+        return url not in self.taken
+
     def note(self, change: Change, /) -> None:
         if isinstance(change, FileRegistered):
             self.made.add(change.file.name)

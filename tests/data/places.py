@@ -1,7 +1,9 @@
 """Storages of every kind, as the tests of transfers see them: what is there, without the code under test."""
 
+import os
+import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -9,6 +11,7 @@ from urllib.parse import quote
 import boto3  # type: ignore[import-untyped]
 import pytest
 
+from tercel.testers.running import descendants
 from tests.data import servers
 from tests.testers.servers import Sshd
 
@@ -40,6 +43,18 @@ class Directory:
     def all(self) -> dict[str, bytes]:
         found = (path for path in self.directory.rglob("*") if path.is_file())
         return {str(path.relative_to(self.directory)): path.read_bytes() for path in found}
+
+
+class Sftp(Directory):
+    def __init__(self, directory: Path, sshd: Sshd) -> None:
+        super().__init__(directory, f"sftp://root@127.0.0.1:{sshd.port}")
+        self.sshd = sshd
+
+    def kill(self) -> None:
+        """Those that serve a connection each; who listens goes on."""
+        for pid in descendants([self.sshd.pid]):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 class Pages:
@@ -102,6 +117,6 @@ def places(directory: Path, environment: pytest.MonkeyPatch) -> Iterator[dict[st
             "file": Directory(directory / "file", "file://"),
             "http": Pages(directory / "http", stack),
             "s3": Bucket(endpoint),
-            "sftp": Directory(directory / "sftp", f"sftp://root@127.0.0.1:{sshd.port}"),
+            "sftp": Sftp(directory / "sftp", sshd),
             "other": Directory(directory / "other", "local://", quotes=False),
         }

@@ -25,6 +25,7 @@ from tercel.stores.snapshot.records import (
     BlockedPart,
     CallsPart,
     ConditionPart,
+    FilesPart,
     Header,
     HistoryPart,
     JobPart,
@@ -126,7 +127,7 @@ replace = msgspec.structs.replace
 Change = Callable[[Any], Any]
 
 
-def _row(part: OutcomesPart | HistoryPart, at: int, value: object) -> Any:
+def _row(part: OutcomesPart | HistoryPart | FilesPart, at: int, value: object) -> Any:
     first = list(part.rows[0])
     first[at] = value
     return replace(part, rows=[tuple(first), *part.rows[1:]])
@@ -234,6 +235,11 @@ FORGERIES: dict[str, tuple[type, Change]] = {
         ConditionPart,
         lambda part: replace(part, row=replace(part.row, policy="every 1m for ever")),
     ),
+    "a file whose name cannot be": (FilesPart, lambda part: _row(part, 0, "lfn:../../x")),
+    "a file without a digest": (FilesPart, lambda part: _row(part, 2, "blake3:12")),
+    "a file of a task that does not exist": (FilesPart, lambda part: _row(part, 4, 99)),
+    "a file that nobody uploaded for the job": (FilesPart, lambda part: _row(part, 4, None)),
+    "a file that leads out of the vault": (FilesPart, lambda part: _row(part, 5, ("tercel:blake3:../x",))),
     "another header": (Header, lambda part: replace(part, jobs=(1, 2, 3))),
     "owners that are not": (Header, lambda part: replace(part, owners=("eve",))),
 }

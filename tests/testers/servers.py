@@ -175,6 +175,10 @@ class Sshd:
         )
         return ("-F", str(config))
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()

@@ -215,6 +215,7 @@ class Books(Accounts):
         self._promote(stray, worker)
         stray.moving, stray.running_since = Stage.STAGE_OUT, self._clock.now
         stray.job.running += 1
+        worker.lighten(stray)
         last = self.effects[-1] if self.effects else None
         if isinstance(last, Resumed) and last.worker == worker.id:
             last.attempts.append(stray.attempt)

@@ -33,8 +33,9 @@ JOB = "job"
 MAX_DECLARED = 10_000
 MAX_TEXT_BYTES = 2**20
 """Of all declarations of a job: they travel to every worker that runs a task of it."""
-MOST_TRIED = 10_000
-"""So many declarations are filled when a sweep is handed in; of larger ones, the rest as their turn comes."""
+MOST_TRIED, MOST_TRIED_ITEMS = 10_000, 1_000_000
+"""So many declarations are filled when a sweep, or a list of items, is handed in; of larger ones, the rest as their turn
+comes."""
 
 _GLOB = re.compile(r"([*?[])")
 
@@ -91,30 +92,22 @@ class Declared:
         """Names that a task's point must have."""
         self.same = not holes
         """Whether all tasks have the same."""
-        self._wanted: list[Wanted] | None = None
-        self._leaving: list[Leaving] | None = None
+        self._fixed: dict[str, Wanted | Leaving] = {}
+        """Those without holes, once they were checked, by field."""
 
     def inputs_of(self, job: int, task: int, item: str = "") -> list[Wanted]:
         """Of a task; `item` is its line in a job of items. Raises UsageError if its values make no places of them."""
-        if self._wanted is not None:
-            return self._wanted
         values = self._values(job, task, item) if self._inputs else {}
         found = [self._brought(one, values) for one in self._inputs]
         _check_apart([one.name for one in found], "have the same name in a task's directory", "inputs")
-        if self.same:
-            self._wanted = found
         return found
 
     def outputs_of(self, job: int, task: int, item: str = "") -> list[Leaving]:
-        if self._leaving is not None:
-            return self._leaving
         values = self._values(job, task, item) if self._outputs else {}
         quoted = {name: _GLOB.sub(r"[\1]", value) for name, value in values.items()}
-        found = [_left(one, values, quoted) for one in self._outputs]
+        found = [self._left(one, values, quoted) for one in self._outputs]
         files = [place for one in found for place in (*one.to[:1], one.name) if not place.endswith("/")]
         _check_apart([place for place in files if place], "have the same destination", "outputs")
-        if self.same:
-            self._leaving = found
         return found
 
     def check_names(self, known: Collection[str]) -> None:
@@ -162,13 +155,26 @@ class Declared:
         return values | own
 
     def _brought(self, one: _Input, values: Mapping[str, str]) -> Wanted:
+        if isinstance(fixed := self._fixed.get(one.field), Wanted):
+            return fixed
         source = canonical(_filled(one.source, values, one.field))
         name = _filled(one.name, values, one.field) or last_part(source)
         if not name and form_of(source) is not Form.LOCAL:
             raise UsageError(f"{one.field} has no name at its source: write SOURCE -> NAME", one.field)
         check_source(source, one.field, uploads=self._uploads)
         check_path(name, one.field)
-        return Wanted(source, name, one.digest)
+        wanted = Wanted(source, name, one.digest)
+        if not one.source.holes and not one.name.holes:
+            self._fixed[one.field] = wanted
+        return wanted
+
+    def _left(self, one: _Output, values: Mapping[str, str], quoted: Mapping[str, str]) -> Leaving:
+        if isinstance(fixed := self._fixed.get(one.field), Leaving):
+            return fixed
+        leaving = _filled_output(one, values, quoted)
+        if not any(template.holes for template in (one.pattern, *one.to)):
+            self._fixed[one.field] = leaving
+        return leaving
 
 
 class _Anything(dict[str, str]):
@@ -196,7 +202,7 @@ def _output(one: Output, field: str) -> _Output:
     return _Output(word_template(one.name, field), to, one.optional, one.when, field)
 
 
-def _left(one: _Output, values: Mapping[str, str], quoted: Mapping[str, str]) -> Leaving:
+def _filled_output(one: _Output, values: Mapping[str, str], quoted: Mapping[str, str]) -> Leaving:
     pattern = _filled(one.pattern, quoted, one.field)
     check_path(pattern, one.field)
     places = [_filled(place, values, one.field) for place in one.to]
@@ -255,7 +261,7 @@ def check_data(
     declarations = len(spec.inputs) + len(spec.outputs)
     tasks = (task for first, last in ranges for task in range(first, last + 1))
     if items is not None and not declared.same:
-        _check_items(declared, items)
+        _check_items(declared, items[: max(MOST_TRIED_ITEMS // declarations, 1)])
         return
     most = MOST_TRIED // declarations if declared.pointed else 1
     for task in islice(tasks, max(most, 1)):

@@ -6,7 +6,7 @@ only that worker's: nobody waits for it.
 
 from tercel.core.blocking import DEFAULT_POLICIES, DEFAULT_POLICY, PATIENT_POLICY
 from tercel.core.conditions import Fault, Place
-from tercel.core.files import Hitch, Trouble, directory_of, endpoint_of, is_name
+from tercel.core.files import KEPT, Hitch, Trouble, directory_of, endpoint_of, is_name
 from tercel.core.model import JobSpec
 from tercel.core.presence import WorkerInfo
 from tercel.core.reports import End, Report
@@ -72,6 +72,8 @@ def fault_of_hitch(hitch: Hitch, worker: str, info: WorkerInfo) -> Fault | None:
 def _sought(hitch: Hitch) -> tuple[str, Place, str]:
     """(tester, where it is asked, how often)."""
     trouble, url = hitch.trouble, hitch.url
+    if hitch.stage is Stage.REGISTER and url.startswith(KEPT):  # its worker has it: let it deliver that again
+        return "worker:true", Place.HERE, DEFAULT_POLICY
     if hitch.stage is Stage.REGISTER:
         return f"unused:{url}", Place.HERE, DEFAULT_POLICY
     if is_name(url):  # it is in no catalogue yet, or nowhere else

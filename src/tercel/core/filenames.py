@@ -11,13 +11,15 @@ import re
 from collections.abc import Iterable
 
 from tercel.core.errors import UsageError
-from tercel.core.files import KEPT, LFN, UPLOADED, is_name
+from tercel.core.files import KEPT, LFN, UPLOADED, is_digest, is_name
 from tercel.core.model import JobSpec
 
 NAME_MOST = 1000
 """Characters of a name."""
 URL_MOST = 4000
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/@]*:[^/@]+@")
 _SPECIAL = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 """In a source: two braces that stand for one, or a hole."""
 
@@ -57,8 +59,15 @@ def is_registered_name(name: str) -> bool:
 
 def is_place(url: str) -> bool:
     """Where a replica can be: `sftp://store/x`, `/data/x`, `tercel:blake3:…`."""
-    begins = url.startswith(("/", KEPT)) or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url) is not None
+    if url.startswith(KEPT):
+        return is_digest(url.removeprefix(KEPT))
+    begins = url.startswith("/") or _SCHEME.match(url) is not None
     return begins and len(url) <= URL_MOST and url.isprintable()
+
+
+def has_password(url: str) -> bool:
+    """Everybody reads the catalogue: what is secret is named by workers, not there."""
+    return _PASSWORD.match(url) is not None
 
 
 def _shown(name: str) -> str:

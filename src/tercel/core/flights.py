@@ -63,6 +63,7 @@ class Flight:
         "gave_way_at",
         "job",
         "lease",
+        "light",
         "moving",
         "outdone",
         "parked",
@@ -80,6 +81,8 @@ class Flight:
         self.lease = lease
         self.running_since: float | None = None
         """None: offered, not known to run."""
+        self.light = False
+        """It takes no room at its worker any more: it has run, and only its files are under way."""
         self.moving: Stage | None = None
         """STAGE_IN or STAGE_OUT, while its worker is known to bring or deliver its files."""
         self.parked = False

@@ -12,8 +12,9 @@ def violations(machine: Machine) -> list[str]:
     for job in machine.jobs.values():
         found += _job(machine, job)
     for worker in machine.workers.values():
-        millicpus = sum(f.lease.needs.millicpus for f in worker.flights.values())
-        mem = sum(f.lease.needs.mem_bytes for f in worker.flights.values())
+        heavy = [flight for flight in worker.flights.values() if not flight.light]
+        millicpus = sum(f.lease.needs.millicpus for f in heavy)
+        mem = sum(f.lease.needs.mem_bytes for f in heavy)
         if (millicpus, mem) != (worker.used_millicpus, worker.used_mem_bytes):
             found.append(f"worker {worker.id}: booked resources differ from its flights")
         if worker.row != machine.row_of(worker.id):

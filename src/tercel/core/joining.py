@@ -100,6 +100,7 @@ class Joining(Booking):
             flight = worker.flights.get(held.attempt)
             if flight is not None and not flight.ending:
                 flight.moving = Stage.STAGE_OUT
+                worker.lighten(flight)
                 self.effects.append(Resumed(worker.id, [held.attempt]))
             elif job is not None and held.task in job.ready and job.cap_room > 0:
                 self._resume_ready(job, held.task)
@@ -178,6 +179,9 @@ class Joining(Booking):
                 if stage is Stage.STAGE_OUT and flight.running_since is None:
                     self._mark_running(flight, now)
                 flight.moving = stage
+                if stage is Stage.STAGE_OUT:
+                    flight.worker.lighten(flight)
+                    self._dispatcher.worker_changed(flight.worker)
                 self.effects.append(Progressed(flight.job.id, [], []))
 
     def _mark_running(self, flight: Flight, now: float) -> None:

@@ -19,8 +19,11 @@ from tercel.core.files import KEPT, LFN, UPLOADED, is_name
 MAX_PATH_BYTES = 2048
 """Of a path in a sandbox, whose own path comes before it: Linux takes 4096 for both."""
 MAX_PART_BYTES = 255
-MAX_PLACE_BYTES = 4096
-"""Of a URL, or of a name of the catalogue."""
+MAX_URL_BYTES = 4000
+MAX_NAME = 1000
+"""Characters of a name of the catalogue."""
+MAX_LOCAL = MAX_NAME - 30
+"""Of a path that becomes a part of one."""
 
 CREDENTIALS = "credentials come from the worker's environment, files or agent, and never stand in a job"
 
@@ -135,12 +138,14 @@ def check_destination(place: str, field: str) -> None:
 
 def canonical(name: str) -> str:
     """Of a name that a client made from a path of its own, whatever that had in it: `up:1f/./a/../b` -> `up:1f/b`."""
+    if not name.startswith(UPLOADED):
+        return name
     start, _, path = name.partition("/")
-    return start + posixpath.normpath("/" + path.lstrip("/")) if name.startswith(UPLOADED) else name
+    return start + posixpath.normpath("/" + path.lstrip("/"))
 
 
 def _check_name(name: str, field: str) -> None:
-    wrong = _unprintable(name, MAX_PLACE_BYTES)
+    wrong = _no_name(name, MAX_NAME)
     if not wrong and any(part in ("", ".", "..") for part in name.partition(":")[2].split("/")):
         wrong = "it has an empty part, . or .."
     if wrong:
@@ -148,7 +153,7 @@ def _check_name(name: str, field: str) -> None:
 
 
 def _check_local(path: str, field: str) -> None:
-    wrong = _unprintable(path, MAX_PLACE_BYTES)
+    wrong = _no_name(path, MAX_LOCAL)
     if path.startswith(KEPT):
         wrong = "say which file it is by its name (lfn:…), not by its digest"
     elif path.endswith("/") or not path:
@@ -158,7 +163,7 @@ def _check_local(path: str, field: str) -> None:
 
 
 def _check_url(url: str, field: str) -> None:
-    wrong = _unprintable(url, MAX_PLACE_BYTES)
+    wrong = _unprintable(url, MAX_URL_BYTES)
     if wrong:
         raise UsageError(f"{_short(_without_secrets(url))} is no URL: {wrong}", field)
     scheme, host = _scheme_and_host(url)
@@ -206,6 +211,12 @@ def _unprintable(text: str, most_bytes: int) -> str:
     except UnicodeEncodeError:
         return "it is not UTF-8"
     return f"it has {size:,} bytes; at most {most_bytes:,}" if size > most_bytes else ""
+
+
+def _no_name(text: str, most: int) -> str:
+    if not text.isprintable():
+        return "it has characters that cannot be printed"
+    return f"it has {len(text):,} characters; at most {most:,}" if len(text) > most else ""
 
 
 def _short(text: str) -> str:

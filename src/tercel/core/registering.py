@@ -41,6 +41,9 @@ class Registering(Adopting):
         if event is TaskEvent.TRY_AGAIN:
             return None
         for made in report.files:
+            if not self.names.holds(made.url):
+                note = f"{made.path} was kept here, and is not any more: it is delivered again"
+                return Hitch(Stage.REGISTER, Trouble.MISSING, made.url, note, kept=True)
             if made.name and (other := self.names.other(made.name, made.digest)):
                 note = f"{made.name} is another file already: {other}"
                 return Hitch(Stage.REGISTER, Trouble.REFUSED, made.name, note, kept=True)

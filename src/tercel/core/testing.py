@@ -62,6 +62,8 @@ def verdict_here(books: Books, row: ConditionRow, now: float) -> Verdict:
         return _worker(books, text, now)
     if kind in ("made", "unused"):
         is_there = books.names.has(text)
+        if is_there is None:
+            return Verdict(False, 0, "the catalogue cannot be read just now")
         return Verdict(is_there == (kind == "made"), 0, "it is there" if is_there else "there is none")
     return _enabled(books, text)
 

@@ -108,7 +108,7 @@ class Worker:
         self.ends_at = None if info.time_left_s is None else now + max(0.0, info.time_left_s)
         self.stock = Stock(info.capacity, info.indices)
         for attempt, flight in self.flights.items():
-            if flight.lease.needs.resources:
+            if flight.lease.needs.resources and not flight.light:
                 self.taken[attempt] = self.stock.take(flight.lease.needs.resources)
         self.set_tags()
 
@@ -167,7 +167,15 @@ class Worker:
             self.taken[flight.attempt] = self.stock.take(needs.resources)
 
     def release(self, flight: Flight) -> None:
+        self.lighten(flight)
+        flight.light = False
         del self.flights[flight.attempt]
+
+    def lighten(self, flight: Flight) -> None:
+        """It has run, and makes room for others; it is still here, for its files are under way."""
+        if flight.light:
+            return
+        flight.light = True
         needs = flight.lease.needs
         self.used_millicpus -= needs.millicpus
         self.used_mem_bytes -= needs.mem_bytes

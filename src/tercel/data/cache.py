@@ -11,10 +11,11 @@ held for moments, and raise CacheBusy if that takes too long.
 One object per process, used by one thread at a time (`verify`: by any).
 """
 
-# ruff: noqa: PTH104, PTH108, PTH116, PTH123, PTH208
+# ruff: noqa: PTH104, PTH108, PTH116, PTH123
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import stat
 import time
@@ -24,10 +25,10 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from tercel.core.files import is_digest
 from tercel.data.cache_files import (
     HOLDER_LOCK,
     LOCK_WAIT_S,
+    MODE,
     PIN_OF,
     checked_digest,
     checked_name,
@@ -39,11 +40,16 @@ from tercel.data.cache_files import (
     make_ready,
     mark_ns,
     object_path,
+    objects_in,
+    remove_holder,
+    remove_pins,
 )
 from tercel.data.cache_index import Came, Index, Seen, Went
 from tercel.data.cache_room import CacheBusy, CacheFull, Room
 
 __all__ = ["Cache", "CacheBusy", "CacheFull", "Claim"]
+
+log = logging.getLogger("tercel.data")
 
 LEFT_S = 86_400.0
 """What is left of a fetch is removed when nobody has gone on with it for so long."""
@@ -91,7 +97,7 @@ class Cache:
         make_ready(self.dir)
         self._holder_lock = self._taken_holder()
         try:
-            _remove_pins(self._own)  # of its earlier life
+            remove_pins(self._own)  # of its earlier life
             self._lock = os.open(self.dir / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             self._index.open()
             self._remove_dead_holders()
@@ -107,7 +113,7 @@ class Cache:
         if self._holder_lock < 0:
             return
         self._pins.clear()
-        _remove_holder(self._own)
+        remove_holder(self._own)
         self._index.close()
         for fd in (self._lock, self._holder_lock):
             if fd >= 0:
@@ -140,12 +146,12 @@ class Cache:
             except FileNotFoundError:
                 continue  # ended meanwhile
             if fd is not None:
-                _remove_holder(path)
+                remove_holder(path)
                 os.close(fd)
 
     def _reconcile(self) -> None:
         """Make the index say what the files say. They are looked through without the lock, and what differs once more with it."""
-        found = dict(_objects_in(self._objects))
+        found = dict(objects_in(self._objects))
         with self._alone():
             known = self._index.sizes
             doubtful = [digest for digest in known if digest not in found]
@@ -156,7 +162,10 @@ class Cache:
                     self._index.used(digest, status.st_atime_ns)
             for digest in doubtful:
                 self._settle(digest)
-            self._room.make(0)
+            try:
+                self._room.make(0)
+            except CacheFull:  # by those whose cache is larger, or was: nothing more comes in before that is in use no longer
+                log.info("The cache %s has more than it may, all in use.", self.dir)
 
     def _remove_left_fetches(self) -> None:
         before_ns = time.time_ns() - int(LEFT_S * 1e9)
@@ -311,12 +320,16 @@ class Cache:
         if status.st_size != size_bytes:
             raise OSError(errno.EIO, f"it has {status.st_size} bytes instead of {size_bytes}", str(source))
         now_ns = time.time_ns()
-        source.chmod(0o444)
+        source.chmod(MODE)
         os.utime(source, ns=(now_ns, mark_ns(digest, size_bytes)), follow_symlinks=False)
         if not is_intact(digest, source.lstat()):
             raise OSError(errno.ENOTSUP, "its times or its mode cannot be set", str(source))
         self._index.write([Came(digest, size_bytes, now_ns)])
-        os.rename(source, path)
+        try:
+            os.rename(source, path)
+        except FileNotFoundError:  # the first one there
+            make_own(Path(path).parent)
+            os.rename(source, path)
 
     # -- what is here, and where from -----------------------------------------------------------------------
 
@@ -342,27 +355,3 @@ class Cache:
 
 def _url_key(url: str) -> str:
     return hashlib.sha256(url.encode()).hexdigest()
-
-
-def _objects_in(objects: str) -> Iterator[tuple[str, os.stat_result]]:
-    for number in range(256):
-        with os.scandir(f"{objects}/{number:02x}") as entries:
-            for entry in entries:
-                if is_digest(entry.name) and object_path(objects, entry.name) == entry.path:
-                    try:
-                        yield entry.name, entry.stat(follow_symlinks=False)
-                    except FileNotFoundError:
-                        continue  # removed meanwhile
-
-
-def _remove_pins(holder: str) -> None:
-    for name in os.listdir(holder):
-        if name != HOLDER_LOCK:
-            os.unlink(f"{holder}/{name}")
-
-
-def _remove_holder(holder: str) -> None:
-    """By who has its lock, which goes last."""
-    _remove_pins(holder)
-    os.unlink(f"{holder}/{HOLDER_LOCK}")
-    Path(holder).rmdir()

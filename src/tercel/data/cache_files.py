@@ -2,7 +2,7 @@
 
     dir/lock                          locked (flock) for moments: something is added, or room is made
     dir/index                         what is here: see cache_index
-    dir/objects/ab/<digest>           a file, whole and checked; 0444
+    dir/objects/ab/<digest>           a file, whole and checked; 0555
     dir/pins/<holder>/<pin>+<digest>  a hard link to it: it is in use
     dir/pins/<holder>/.lock           locked while that holder lives
     dir/claims/<key>[.part]           what is being fetched, or was when somebody was killed
@@ -12,7 +12,7 @@
 The kernel unlocks what a process held when it ends, however it ends. All of it belongs to one user.
 """
 
-# ruff: noqa: PTH116
+# ruff: noqa: PTH108, PTH116, PTH208
 import errno
 import fcntl
 import hashlib
@@ -21,6 +21,7 @@ import re
 import stat
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from tercel.core.errors import UsageError
@@ -34,7 +35,9 @@ LOCK_WAIT_S = 2.0
 _LOCK_AGAIN_S = 0.001
 _NAME = re.compile(r"(?!\.)[\w.-]{1,128}")
 _PARTS = ("objects", "pins", "claims", "trash")
-_OBJECT = stat.S_IFREG | 0o444
+MODE = 0o555
+"""Of files: a program is one that can be run, and nothing else about a file says whether it is one."""
+_OBJECT = stat.S_IFREG | MODE
 _MARKS_FROM_S = 10**9
 """September 2001: before anything that a task makes, so that `make` takes no input for newer than what is made from it."""
 
@@ -134,8 +137,8 @@ def make_ready(dir: Path) -> None:
     _own(dir)
     for part in _PARTS:
         make_own(dir / part)
-    for number in range(256):
-        make_own(dir / "objects" / f"{number:02x}")
+    for shard in (dir / "objects").iterdir():
+        _own(shard)
     _try_links(dir)
 
 
@@ -171,3 +174,29 @@ def _try_links(dir: Path) -> None:
         raise OSError(error.errno, f"{why} ({os.strerror(error.errno or 0)})", str(dir)) from error
     finally:
         os.close(fd)
+
+
+def objects_in(objects: str) -> Iterator[tuple[str, os.stat_result]]:
+    """All files by their digests, whether changed or not."""
+    for shard in os.listdir(objects):
+        with os.scandir(f"{objects}/{shard}") as entries:
+            for entry in entries:
+                if is_digest(entry.name) and object_path(objects, entry.name) == entry.path:
+                    try:
+                        yield entry.name, entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue  # removed meanwhile
+
+
+def remove_pins(holder: str) -> None:
+    """Of the holder that has this directory."""
+    for name in os.listdir(holder):
+        if name != HOLDER_LOCK:
+            os.unlink(f"{holder}/{name}")
+
+
+def remove_holder(holder: str) -> None:
+    """By who has its lock, which goes last."""
+    remove_pins(holder)
+    os.unlink(f"{holder}/{HOLDER_LOCK}")
+    Path(holder).rmdir()

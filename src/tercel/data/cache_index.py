@@ -142,14 +142,16 @@ class Index:
     # -- by use -------------------------------------------------------------------------------------------
 
     def used(self, digest: str, at_ns: int) -> None:
-        self._used[digest] = at_ns
-        heapq.heappush(self._by_use, (at_ns, digest))
+        if self._used.get(digest) != at_ns:  # else it would come up twice, and count twice
+            self._used[digest] = at_ns
+            heapq.heappush(self._by_use, (at_ns, digest))
 
     def longest_unused(self) -> Iterator[tuple[str, int]]:
         """Each with the time of its last use as far as is known. Whoever takes one says when it was used, or that it went."""
         while self._by_use:
             at_ns, digest = heapq.heappop(self._by_use)
             if self._used.get(digest) == at_ns:
+                del self._used[digest]
                 yield digest, at_ns
 
     # -- writing, under the cache's lock ------------------------------------------------------------------

@@ -86,7 +86,7 @@ class Room:
         self._doomed: list[str] = []
 
     def make(self, needed_bytes: int, claim: str = "") -> None:
-        """So that this much more fits, besides what the fetch of this name has already. Raises CacheFull, and then all is still here."""
+        """So that this much more fits, besides what the fetch of this name has already. Raises CacheFull, and then no file has gone."""
         self._settle_trash()
         if needed_bytes > self._size_bytes:
             raise CacheFull(self._dir, needed_bytes, self._size_bytes, 0, [])

@@ -52,6 +52,9 @@ class Fetch(msgspec.Struct, frozen=True, kw_only=True):
     """Likewise; -1: not known."""
     most_bytes: int = 2**50
     """It is not fetched further than this."""
+    durable: bool = True
+    """False: the disk is not waited for. What has its name is whole until the node loses power; who keeps it longer than that
+    checks it again after the node was booted."""
 
 
 class Fetched(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +76,8 @@ class Deliver(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     tag: str
     """Tells this try's temporary name from others': `37.4-1a2b`."""
+    stale: tuple[str, ...] = ()
+    """Tags of earlier tries that will not be gone on with: what is there under their temporary names is removed first."""
     read_back: bool = True
     """False: believe the size that the storage says it has, where it promises to check what it takes (s3)."""
 

@@ -8,6 +8,7 @@ manager keeps is named by its digest, which it checks itself.
 """
 
 import os
+from stat import S_ISREG
 
 from tercel.core.files import KEPT, Trouble
 from tercel.data.contract import Deliver, Delivered, Scheme, TransferFailed
@@ -30,12 +31,15 @@ def deliver(what: Deliver, schemes: Schemes, watch: Watch, manager: tuple[str, s
     watch.begin()
     size_bytes, digest = _hashed(what.path, url, watch)
     at = url if scheme.puts_whole else temporary(url, what.tag, scheme.unquotes)
+    for tag in () if scheme.puts_whole else what.stale:
+        with told(url, watch):
+            scheme.remove(temporary(url, tag, scheme.unquotes), watch)
     for tries_left in reversed(range(TRIES)):
         try:
             _put(what, scheme, at, size_bytes, digest, watch)
             break
         except TransferFailed as failed:
-            failed.url = shown(url)
+            failed.url, failed.note = shown(url), failed.note.replace(shown(at), shown(url))
             _remove(scheme, at, failed.trouble, what, watch)
             if failed.trouble is not Trouble.CORRUPT or not tries_left:
                 raise
@@ -130,8 +134,11 @@ def _remove(scheme: Scheme, at: str, trouble: Trouble, what: Deliver, watch: Wat
 def _hashed(path: str, url: str, watch: Watch) -> tuple[int, str]:
     digests, count = Digests(), 0
     with own_disk(path, url):
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO would be waited for
         try:
+            if not S_ISREG(os.fstat(fd).st_mode):
+                note = note_of(f"{path} is no file, so it cannot be delivered")
+                raise TransferFailed(Trouble.REFUSED, shown(url), note)
             for chunk in chunks_of(fd, 0, -1, watch):
                 digests.update(chunk)
                 count += len(chunk)

@@ -52,6 +52,7 @@ _STATUSES = {
     410: Trouble.MISSING,
     425: Trouble.BUSY,
     429: Trouble.BUSY,
+    501: Trouble.REFUSED,
     503: Trouble.BUSY,
     507: Trouble.FULL,
 }

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tercel.core.files import Trouble
+from tercel.core.files import Trouble, is_digest
 from tercel.data.contract import Fetch, Fetched, Reading, Scheme, Seen, TransferFailed
 from tercel.data.faults import told
 from tercel.data.parts import Part
@@ -48,6 +48,9 @@ def fetch(
     manager: tuple[str, str] = ("", ""),
     pace: Pace = Pace(),  # noqa: B008  it is frozen
 ) -> Fetched:
+    if what.digest and not is_digest(what.digest):
+        note = note_of(f"{what.digest} is no digest; write sha256:…, blake3:… or md5:…, in small hex digits")
+        raise TransferFailed(Trouble.REFUSED, shown(what.urls[0] if what.urls else ""), note)
     bad: list[tuple[str, str]] = []
     failures: list[TransferFailed] = []
     for url in what.urls:
@@ -73,15 +76,15 @@ def _worth_telling(failures: Sequence[TransferFailed], bad: list[tuple[str, str]
 
 
 def _from_one(what: Fetch, url: str, scheme: Scheme, watch: Watch, pace: Pace) -> Fetched:
-    part = Part(what.path, url, what.digest)
+    part = Part(what.path, url, what.digest, what.durable)
     for tries_left in reversed(range(TRIES)):
         before = part.upto
         try:
             with told(url, watch), part.held():
                 return _once(what, url, scheme, watch, pace, part)
         except TransferFailed as failed:
-            if failed.trouble in (Trouble.CORRUPT, Trouble.REFUSED):
-                part.discard()
+            if failed.trouble in (Trouble.CORRUPT, Trouble.REFUSED) or failed.errno:
+                part.discard()  # a full disk gets its room back
             was_cut = failed.trouble is Trouble.DOWN and part.upto > before
             if not tries_left or failed.errno or not (was_cut or failed.trouble is Trouble.CORRUPT):
                 raise

@@ -32,9 +32,10 @@ class HttpScheme:
             with answered("HEAD", url, watch, {}, self._credentials) as response:
                 return _seen(response)
         except TransferFailed as failed:
-            if failed.trouble is not Trouble.REFUSED:
+            if failed.trouble not in (Trouble.REFUSED, Trouble.DENIED):
                 raise
-        with self.read(url, watch) as reading:  # some servers know no HEAD
+        # Some servers know no HEAD, and a URL that is signed for GET is for nothing else.
+        with self.read(url, watch) as reading:
             return reading.seen
 
     @contextmanager

@@ -50,6 +50,8 @@ from tercel.data.mover_words import (
 from tercel.data.sftp import CONFIG
 from tercel.data.watches import STALL_S
 
+START_MOST_S = 120.0
+"""Until it is first heard: its packages may come from a slow file system."""
 SILENT_MOST_S = 15.0
 """A mover that was not heard for so long hangs."""
 _LOOK_S = 1.0
@@ -75,6 +77,7 @@ class _Process:
         self._on_progress = on_progress
         self._waiting: dict[int, _Waiting] = {}
         self._heard_at = time.monotonic()
+        self._was_heard = False
         self._tasks: list[asyncio.Task[None]] = []
         self.ended = False
 
@@ -128,7 +131,7 @@ class _Process:
         await self.end(why)
 
     def _take(self, said: Said) -> None:
-        self._heard_at = time.monotonic()
+        self._heard_at, self._was_heard = time.monotonic(), True
         match said:
             case Moved(number, moved, total):
                 if self._on_progress is not None and number in self._waiting:
@@ -146,7 +149,7 @@ class _Process:
         return waiting if waiting is not None and not waiting.answer.done() else None
 
     async def _watch(self) -> None:
-        while time.monotonic() - self._heard_at < SILENT_MOST_S:
+        while time.monotonic() - self._heard_at < (SILENT_MOST_S if self._was_heard else START_MOST_S):
             asleep_at = time.monotonic()
             await asyncio.sleep(_LOOK_S)
             if time.monotonic() - asleep_at > 2 * _LOOK_S:
@@ -161,8 +164,11 @@ class _Process:
                 if task is not asyncio.current_task():
                     task.cancel()
             self._writer.close()
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            if (
+                self._process.returncode is None
+            ):  # or its number may be another's by now; its programs end with its pipes
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
             for waiting in self._waiting.values():
                 if not waiting.answer.done():
                     note = f"the mover's process {why}; it is started again for the next transfer"
@@ -188,6 +194,7 @@ class Mover:
         self._numbers = itertools.count(1)
         self._process: _Process | None = None
         self._starting = asyncio.Lock()
+        self._is_closed = False
 
     async def fetch(self, what: Fetch, number: int = 0) -> Fetched:
         """TransferFailed if it cannot be had."""
@@ -221,6 +228,7 @@ class Mover:
         return self._process.pid if self._process is not None and not self._process.ended else 0
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._process is not None:
             await self._process.end("was stopped")
 
@@ -231,6 +239,8 @@ class Mover:
 
     async def _ask(self, asked: Asked, kind: type[T], shown_as: int) -> T:
         async with self._starting:
+            if self._is_closed:
+                raise TransferFailed(Trouble.DOWN, "", "the worker ends: nothing is moved any more")
             if self._process is None or self._process.ended:
                 process = _Process(self._begin, self._on_progress)
                 try:

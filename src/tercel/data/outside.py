@@ -4,6 +4,7 @@ Stores of objects take a file whole: it appears when all of it is there. Elsewhe
 Credentials are found as each library finds them: AWS_…, ~/.aws, a role of the machine.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ from tercel.data.watches import Watch
 
 CHUNK_BYTES = 4 << 20
 PART_BYTES = 8 << 20
+KEPT_S = 60.0
+"""Afterwards its credentials are looked for again: those that had expired may have been renewed."""
 _PARTS_MOST = 9000
 """Of one upload to S3, with some room."""
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "obs"})
@@ -33,14 +36,16 @@ class OutsideScheme:
     def __init__(self, scheme: str) -> None:
         self._scheme = scheme
         self.puts_whole = scheme in OBJECT_STORES
-        self._made: Any = None
+        self._made: tuple[float, Any] = (0.0, None)
 
     def _at(self, url: str) -> tuple[Any, str]:
         """The file system and what it calls this. None of it is remembered from before: it may be another by now."""
         parse(url)
-        if self._made is None:
-            self._made = _file_system(self._scheme, url)
-        return self._made, self._made._strip_protocol(url)
+        made_at, made = self._made
+        if made is None or time.monotonic() - made_at > KEPT_S:
+            made = _file_system(self._scheme, url)
+            self._made = (time.monotonic(), made)
+        return made, made._strip_protocol(url)
 
     def stat(self, url: str, watch: Watch) -> Seen:
         watch.check()

@@ -8,8 +8,9 @@ What is gone on from was written since this node was booted, so nothing of it wa
 source, whose validator is the same. So no `fsync` is needed before the end.
 """
 
+import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tercel.data.watches import Watch
 
 NOTED_EACH_BYTES = 8 << 20
 """So much may be fetched again after a kill -9."""
+_SYNC_FILE_RANGE_WRITE = 2
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +38,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part:
-    def __init__(self, path: str, url: str, digest: str = "") -> None:
+    def __init__(self, path: str, url: str, digest: str = "", durable: bool = True) -> None:
+        self._is_durable = durable
         self._path, self._url = path, url
         self._part, self._from = f"{path}.part", f"{path}.part.from"
         self._asked = digest
@@ -91,8 +94,7 @@ class Part:
             write_all(self._fd, chunk)
         self.digests.update(chunk)
         self.upto += len(chunk)
-        if self.upto - self._noted >= NOTED_EACH_BYTES:
-            self._note()
+        self._get_on()
 
     def write_at(self, at: int, chunk: bytes | memoryview) -> None:
         """What comes later. Once all before it is there, `hash` it."""
@@ -105,8 +107,7 @@ class Part:
                 self.digests.update(chunk)
                 self.upto += len(chunk)
                 watch.alive(len(chunk))
-        if self.upto - self._noted >= NOTED_EACH_BYTES:
-            self._note()
+        self._get_on()
 
     def _keep(self) -> None:
         if self.seen.validator and self.upto:
@@ -117,15 +118,24 @@ class Part:
     def finish(self) -> None:
         with own_disk(self._path, self._url):
             os.ftruncate(self._fd, self.upto)
-            os.fsync(self._fd)
+            if self._is_durable:
+                os.fsync(self._fd)
             Path(self._from).unlink(missing_ok=True)
             Path(self._part).replace(self._path)
-            sync_directory(Path(self._path).parent)
+            if self._is_durable:
+                sync_directory(Path(self._path).parent)
 
     def discard(self) -> None:
         with own_disk(self._part, self._url):
-            Path(self._from).unlink(missing_ok=True)
-            Path(self._part).unlink(missing_ok=True)
+            for each in (f"{self._from}.new", self._from, self._part):
+                Path(each).unlink(missing_ok=True)
+
+    def _get_on(self) -> None:
+        """Now and then. The disk begins with what has come while the rest comes: little is left for the end to wait for."""
+        if (count := self.upto - self._noted) >= NOTED_EACH_BYTES:
+            if self._is_durable and _start_writing is not None:
+                _start_writing(self._fd, self._noted, count, _SYNC_FILE_RANGE_WRITE)
+            self._note()
 
     def _note(self) -> None:
         self._noted = self.upto
@@ -136,6 +146,19 @@ class Part:
         with own_disk(self._from, self._url):
             made.write_bytes(msgspec.json.encode(origin))
             made.replace(self._from)
+
+
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Linux's; others have none, and write all of it at the end. That it fails does no harm: `fsync` says so."""
+    try:
+        found = ctypes.CDLL(None).sync_file_range
+    except AttributeError:
+        return None
+    found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return found
+
+
+_start_writing = _sync_file_range()
 
 
 def _boot() -> str:

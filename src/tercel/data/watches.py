@@ -35,6 +35,9 @@ class Watch:
         """Of life, in bytes: also those that are only checked."""
         self._marked = (time.monotonic(), 0)
         self._why: Exception | None = None
+        self._is_cleaning = False
+        self._afterwards: Cancelled | None = None
+        """It was cancelled while it cleaned."""
         self._closers: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
@@ -80,13 +83,15 @@ class Watch:
         with self._lock:
             stall_s, self.stall_s = self.stall_s, min(self.stall_s, CLEANING_S)
             why, self._why = self._why, None
+            self._is_cleaning = True
             self._mark()
         try:
             yield
         finally:
             with self._lock:
                 self.stall_s = stall_s
-                self._why = why
+                self._why = self._afterwards or why
+                self._is_cleaning, self._afterwards = False, None
 
     def look(self, now: float) -> None:
         """End this try if it has not got on for `stall_s`."""
@@ -109,6 +114,9 @@ class Watch:
 
     def _end(self, why: Exception) -> None:
         with self._lock:
+            if self._is_cleaning and isinstance(why, Cancelled):
+                self._afterwards = why
+                return
             if not isinstance(self._why, Cancelled):
                 self._why = why
             closers = list(self._closers)

@@ -10,7 +10,8 @@ change of the catalogue notes it here, and asks here:
 All is plain and answered at once, on the manager's own thread; a name costs about as much as a look into the store's file.
 """
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from heapq import merge
 
 import msgspec
@@ -23,8 +24,12 @@ from tercel.core.changes import (
     ReplicaRemoved,
     ReplicaSet,
 )
-from tercel.core.files import FileRow, Location, ReplicaRow
+from tercel.core.errors import PassingFault
+from tercel.core.files import KEPT, FileRow, Location, ReplicaRow
+from tercel.core.reports import Report
 from tercel.stores.contract import Catalogued, Store
+
+log = logging.getLogger("tercel.manager")
 
 FileChange = FileRegistered | FileRemoved | ReplicaSet | ReplicaRemoved | MadeUndone
 _Said = tuple[int, FileChange]
@@ -32,8 +37,14 @@ _Said = tuple[int, FileChange]
 
 
 class Catalogue:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, holds: Callable[[str], bool] = lambda _: True) -> None:
+        """`holds`: whether the manager keeps the bytes of a digest."""
         self._store = store
+        self._holds = holds
+        self._foreseen: dict[str, Catalogued | None] = {}
+        """What the store says of names that are about to be asked for, and ..."""
+        self._held: dict[str, bool] = {}
+        """... of replicas at the manager, whether it has them. Only while reports are judged."""
         self._said = 0
         """How many changes were noted."""
         self._begun = 0
@@ -65,6 +76,10 @@ class Catalogue:
         """All that was noted is in the batch that is being written."""
         self._begun = self._said
 
+    def forget_foreseen(self) -> None:
+        """They have been judged: from now on the store is asked again."""
+        self._foreseen, self._held = {}, {}
+
     def durable(self) -> None:
         """That batch is committed: the store tells it."""
         if not self._by_name and not self._undone:
@@ -73,12 +88,25 @@ class Catalogue:
         left = {name: [one for one in said if one[0] > self._begun] for name, said in self._by_name.items()}
         self._by_name = {name: said for name, said in left.items() if said}
 
+    def foresee(self, reports: Iterable[Report]) -> None:
+        """Before the machine judges these: what it will ask is looked up, for it must not meet a fault of the disk. Raises PassingFault."""
+        made = [one for report in reports for one in report.files]
+        names = list(dict.fromkeys(one.name for one in made if one.name))
+        self._foreseen = dict.fromkeys(names)
+        self._foreseen |= {found.file.name: found for found in self._store.files(names)}
+        urls = {one.url for one in made if one.url.startswith(KEPT)}
+        self._held = {url: self._holds(url.removeprefix(KEPT)) for url in urls}
+
     # -- what it says -------------------------------------------------------------------------------------
 
     def files(self, names: Iterable[str]) -> list[Catalogued]:
         """Those of these that are there, in this order, each once."""
         asked = list(dict.fromkeys(names))
-        kept = {found.file.name: found for found in self._store.files(asked)}
+        if all(name in self._foreseen for name in asked):
+            known = ((name, self._foreseen[name]) for name in asked)
+            kept = {name: found for name, found in known if found is not None}
+        else:
+            kept = {found.file.name: found for found in self._store.files(asked)}
         if not self._by_name and not self._undone:
             return list(kept.values())
         now = (self._as_said(name, kept.get(name)) for name in asked)
@@ -97,8 +125,16 @@ class Catalogue:
         made = f"made by {row.job}.{row.task}" if row.job else f"added by {row.owner}"
         return f"{made}, {row.size_bytes:,} bytes"
 
-    def has(self, name: str) -> bool:
-        return any(not replica.bad for found in self.files([name]) for replica in found.replicas)
+    def holds(self, url: str) -> bool:
+        return not url.startswith(KEPT) or self._held.get(url, True)
+
+    def has(self, name: str) -> bool | None:
+        try:
+            found = self.files([name])
+        except PassingFault as fault:
+            log.warning("cannot look for %s: %s", name, fault)
+            return None
+        return any(not replica.bad for one in found for replica in one.replicas)
 
     def taken(self, wanted: Iterable[tuple[str, str]]) -> dict[str, FileRow]:
         """Of (name, digest): the names under which other bytes are registered, and what those are."""

@@ -202,7 +202,10 @@ class Conversation:
                     if corrected:
                         machine.workers[self.worker].note = "reported numbers that cannot be"
                     known = await blocking.known(manager.examiners, machine, self.worker, reports)
+                    if any(report.files for report in reports):
+                        manager.catalogue.foresee(reports)
                     machine.on_reports(self.worker, reports, now, known)
+                    manager.catalogue.forget_foreseen()
                     if reports and not machine.workers[self.worker].flights:
                         manager.ran_out(self.worker)
                 case Stages(bringing, delivering):

@@ -4,7 +4,7 @@ import asyncio
 
 from tercel.core.changes import Change, FileRegistered, FileRemoved, ReplicaRemoved, ReplicaSet
 from tercel.core.errors import Conflict, Forbidden, NotFound, UsageError
-from tercel.core.filenames import URL_MOST, check_name, is_place
+from tercel.core.filenames import URL_MOST, check_name, has_password, is_place
 from tercel.core.files import ALGORITHMS, KEPT, FileRow, ReplicaRow, is_digest, is_name
 from tercel.core.intervals import Range
 from tercel.core.model import Role
@@ -135,6 +135,11 @@ def _check(asked: NewFile) -> None:
         if not is_place(url) or is_name(url):
             raise UsageError(
                 f"{url[:100]!r} is no place: write a URL, of at most {URL_MOST:,} printable characters",
+                "urls",
+            )
+        if has_password(url):
+            raise UsageError(
+                "a URL with a password would be read by everybody: leave it out, and let workers have it by their own means",
                 "urls",
             )
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import msgspec
 
 from tercel.core.changes import FileRegistered
-from tercel.core.files import KEPT
+from tercel.core.files import KEPT, FileRow
 from tercel.manager.service import Manager
 
+ASKED_AT_ONCE = 1000
 TOLD_MOST = 5
 """Names that are told of each kind."""
 
@@ -27,7 +28,11 @@ class Filing:
         if not files:
             return []
         reachable = await asyncio.to_thread(lambda: [self._reachable(change) for change in files])
-        taken = self._manager.catalogue.taken((change.file.name, change.file.digest) for change in reachable)
+        taken: dict[str, FileRow] = {}
+        for at in range(0, len(reachable), ASKED_AT_ONCE):
+            some = [change.file for change in reachable[at : at + ASKED_AT_ONCE]]
+            taken |= self._manager.catalogue.taken((file.name, file.digest) for file in some)
+            await asyncio.sleep(0)  # others have their turn
         free = [change for change in reachable if change.file.name not in taken]
         self._tell(
             sorted(taken), "are here with other bytes, which stay: what the snapshot says of them is left out"

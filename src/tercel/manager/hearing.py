@@ -27,7 +27,7 @@ from tercel.core.conditions import Verdict
 from tercel.core.errors import PeerError, UsageError
 from tercel.core.filenames import is_place, is_registered_name
 from tercel.core.files import LFN, Hitch, Made, Trouble, is_digest
-from tercel.core.locating import MAX_PLACE_BYTES
+from tercel.core.locating import MAX_URL_BYTES
 from tercel.core.model import MAX_MEM_BYTES, Needs
 from tercel.core.placement import MAX_TAGS, check_tags
 from tercel.core.presence import Facts, WorkerInfo
@@ -280,7 +280,7 @@ def possible_files(files: tuple[Made, ...]) -> bool:
     return len(files) <= MAX_FILES and all(
         0 <= made.size_bytes <= MAX_SIZE
         and is_digest(made.digest)
-        and 0 < len(made.path) <= MAX_PLACE_BYTES
+        and 0 < len(made.path) <= MAX_URL_BYTES
         and is_place(made.url)
         and (not made.name or (made.name.startswith(LFN) and is_registered_name(made.name)))
         for made in files
@@ -292,7 +292,7 @@ def _possible_hitch(hitch: Hitch) -> bool:
         hitch.stage in (Stage.STAGE_IN, Stage.STAGE_OUT)
         and not (hitch.kept and hitch.stage is Stage.STAGE_IN)
         and 0.0 <= hitch.not_before_s <= MAX_SECONDS
-        and len(hitch.url) <= MAX_PLACE_BYTES
+        and len(hitch.url) <= MAX_URL_BYTES
         and hitch.url.isprintable()
         and len(hitch.note) <= MAX_NOTE
         and hitch.note.isprintable()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tercel.core.changes import ReplicaSet
 from tercel.core.errors import PeerError
 from tercel.core.files import ReplicaRow
-from tercel.core.locating import MAX_PLACE_BYTES
+from tercel.core.locating import MAX_URL_BYTES
 from tercel.manager.hearing import legible
 from tercel.wire.messages import Book, Booked, Locate, Located, Marked, Removed
 
@@ -37,7 +37,7 @@ def take(manager: "Manager", who: "Conversation", said: Locate | Book | Marked |
 
 
 def _check(words: list[str], most: int) -> None:
-    if len(words) > most or any(not 0 < len(word) <= MAX_PLACE_BYTES for word in words):
+    if len(words) > most or any(not 0 < len(word) <= MAX_URL_BYTES for word in words):
         raise PeerError("asks about too many files, or about names that no file has")
 
 

@@ -112,7 +112,7 @@ class Manager:
         """Set when jobs that never came to be have left something in the store."""
         self.uploads = Uploads()
         self.vault = Vault(options.data)
-        self.catalogue = self.machine.names = Catalogue(store)
+        self.catalogue = self.machine.names = Catalogue(store, self.vault.holds)
         self.snapshots = Snapshots(self)
         self._next_job = loaded.next_job
         self._arrivals: list[_Arrival] = []

@@ -13,6 +13,7 @@ import msgspec
 from tercel.core import assign
 from tercel.core.changes import Edge, JobAdded
 from tercel.core.commands import check_spec, parse_key
+from tercel.core.declared import MOST_TRIED
 from tercel.core.errors import NotFound, UsageError
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import After, JobRow, JobSpec, Role
@@ -166,9 +167,12 @@ def _placed(one: Submission, number: int, of_flow: bool) -> Iterator[None]:
 
 
 def _listed(submission: Submission) -> int:
-    """How many lines, items, calls, edges and values are to be checked."""
+    """How many lines, items, calls, edges, values, inputs and outputs are to be checked."""
     grid = submission.grid
     values = sum(len(axis.values) for axis in grid.axes) if grid is not None else 0
+    files = len(submission.inputs) + len(submission.outputs)
+    if files:
+        values += MOST_TRIED if grid is not None else files * len(submission.items or [""])
     lists = (submission.lines, submission.items, submission.calls, submission.edges)
     return values + sum(len(each) for each in lists if each is not None)
 

@@ -6,7 +6,6 @@ A message for a worker that is not connected goes nowhere: when it comes back, t
 from collections.abc import Sequence
 
 from tercel.core.blocking import program_of
-from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import Call, Lease
@@ -78,7 +77,7 @@ class Telling:
             briefed.add(worker)
             conversation.briefed.add(id)
             conversation.post(Brief(id, program_of(job.row.spec), job.needs))
-        if job.left:
+        if job.row.spec.outputs and (job.left or job.strays):
             self._undo(job, leases, conversation)
         if len(leases) > 1 and conversation.takes_scattered:
             for scattered in frames.scattered(leases, *self._own(job, leases, conversation)):
@@ -90,13 +89,14 @@ class Telling:
 
     def _undo(self, job: Job, leases: Sequence[Lease], conversation: Conversation) -> None:
         """Before tasks are run again: what earlier attempts had delivered goes. What the manager keeps goes by itself."""
-        left: dict[int, list[str]] | None = None
+        left = self._store.left_overs(job.id) if job.left else {}
         for lease in leases:
-            for task in job.left.intersection(IntervalSet([(lease.first, lease.last)])):
-                left = self._store.left_overs(job.id) if left is None else left
-                if urls := left.get(task):
-                    conversation.post(Undo(job.id, task, urls))
-                else:
+            for task in range(lease.first, lease.last + 1):
+                urls = left.get(task, []) if task in job.left else []
+                lost = [stray.attempt for stray in job.strays.get(task, ())]
+                if urls or lost:
+                    conversation.post(Undo(job.id, task, urls, lost))
+                if not urls and task in job.left:
                     self._machine.on_removed(job.id, task)
 
     def _own(

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from blake3 import blake3
 
 from tercel.core.errors import NotFound, PassingFault, StoreFull, UsageError
-from tercel.core.files import KEPT
+from tercel.core.files import KEPT, is_digest
 from tercel.manager.snapshots import check_room
 from tercel.stores.sqlite.faults import NO_ROOM
 
@@ -47,17 +47,21 @@ class Vault:
         """Held while one is found to be there, or to be of no use: not both at once."""
 
     def path(self, digest: str) -> Path:
+        """Raises UsageError for what is no digest of ours: it may lead anywhere."""
+        if not is_digest(digest) or not digest.startswith(_ALGORITHM):
+            raise UsageError(f"{digest[:100]!r} is not blake3: and 64 hex digits", "digest")
         hex_digits = digest.removeprefix(_ALGORITHM)
         return self._directory / hex_digits[:2] / hex_digits
 
     def holds(self, digest: str) -> bool:
         """Whether it is here; if so, it stays for GRACE_S at least, so that it can be named."""
-        if not digest.startswith(_ALGORITHM):
+        if not is_digest(digest) or not digest.startswith(_ALGORITHM):
             return False
         now = self._clock()
+        path = self.path(digest)
         with self._lock:
             try:
-                os.utime(self.path(digest), (now, now))
+                os.utime(path, (now, now))
             except FileNotFoundError:
                 return False
             except OSError as error:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tercel.runners.below import DIRECTORY, Below, make
 from tercel.runners.copying import NO_LINK, copy
 
-READ_ONLY = 0o444
+READ_ONLY = 0o555
 _NAMES_OWN = frozenset(
     {errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL}
 )

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from importlib import import_module
 from pathlib import Path
@@ -143,7 +143,7 @@ class AsksFiles(Connection):
     async def _verified(self, file: FileStanding, url: str, heard: Heard | None) -> tuple[str, bool]:
         passed = _digests().Passed(file.digest)
         try:
-            await _passed_by(self._bytes(url), passed, heard)
+            await _passed_by(self._bytes(url), passed, heard, file.size_bytes)
             bad = passed.difference(file.digest, file.size_bytes)
         except NotFound as error:
             bad = "it is gone"
@@ -208,11 +208,17 @@ async def _looked_at(url: str, digest: str, heard: Heard | None) -> tuple[str, i
     return passed.digest, passed.size_bytes
 
 
-async def _passed_by(pieces: AsyncIterator[bytes], passed: Any, heard: Heard | None) -> None:
-    async for piece in pieces:
-        await asyncio.to_thread(passed.take, piece)
-        if heard is not None:
-            heard(passed.size_bytes)
+async def _passed_by(
+    pieces: AsyncGenerator[bytes, None], passed: Any, heard: Heard | None, most_bytes: int | None = None
+) -> None:
+    """To its end, or until it is longer than it should be: somebody may send for ever."""
+    async with aclosing(pieces):
+        async for piece in pieces:
+            await asyncio.to_thread(passed.take, piece)
+            if heard is not None:
+                heard(passed.size_bytes)
+            if most_bytes is not None and passed.size_bytes > most_bytes:
+                return
 
 
 async def _fetched(

@@ -32,6 +32,8 @@ class Passed:
 
     def difference(self, digest: str, size_bytes: int) -> str:
         """In which it is not what it should be; empty: in nothing."""
-        if self.size_bytes != size_bytes:
+        if self.size_bytes > size_bytes:  # whoever counts does not go on for ever
+            return f"it has more than {size_bytes:,} bytes"
+        if self.size_bytes < size_bytes:
             return f"it has {self.size_bytes:,} bytes, not {size_bytes:,}"
         return "" if self.digest == digest else f"its digest is {self.digest}, not {digest}"

@@ -6,6 +6,7 @@ All of them are found before any is read, and read before anything is sent.
 """
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -70,9 +71,7 @@ class Found(msgspec.Struct):
         return replace(
             self.submission,
             inputs=tuple(
-                replace(one, source=start + one.source.removeprefix("./").lstrip("/"))
-                if at in self.local
-                else one
+                replace(one, source=start + _as_name(one.source)) if at in self.local else one
                 for at, one in enumerate(self.submission.inputs)
             ),
         )
@@ -127,10 +126,13 @@ def _sources(
 
 
 def _add(files: dict[str, LocalFile], one: Input, path: str, task: int) -> None:
-    if any(hole.name == JOB for hole in word_template(one.source).holes):
+    holes = word_template(one.source).holes
+    if any(hole.name == JOB for hole in holes):
         raise UsageError(
             f"{one.source!r} is uploaded before the job has a number: leave {{job}} out", "inputs"
         )
+    if holes and ".." in _as_name(one.source).split("/"):
+        raise UsageError(f"{one.source!r} has .. behind a part that differs: write where it leads", "inputs")
     name = canonical(f"{UPLOADED}x/{path}").removeprefix(f"{UPLOADED}x/")
     file = LocalFile(path, _size_of(path, task))
     if name in files and not Path(path).samefile(files[name].path):
@@ -144,6 +146,13 @@ def _add(files: dict[str, LocalFile], one: Input, path: str, task: int) -> None:
             f"more than {MAX_FILES:,} files would be uploaded: put them where workers find them, and give URLs",
             "inputs",
         )
+
+
+def _as_name(source: str) -> str:
+    """What stands behind `up:…/` for a path with holes: with its values it must make what the path makes with them."""
+    if "{" not in source.replace("{{", ""):
+        return canonical(f"{UPLOADED}x/{source}").removeprefix(f"{UPLOADED}x/")
+    return re.sub(r"/(?:\.?/)+", "/", re.sub(r"\A(?:\.{0,2}/)+", "", source))
 
 
 def _size_of(path: str, task: int) -> int:

@@ -133,6 +133,7 @@ class Client:
     submit_command = _submit_command(AsyncClient.submit_command)
     map = _iterate(AsyncClient.map)
     submit_flow = _call(AsyncClient.submit_flow)
+    upload_inputs = _call(AsyncClient.upload_inputs)
     submission = _call(AsyncClient.submission)
     jobs = _call(AsyncClient.jobs)
     job = _call(AsyncClient.job)

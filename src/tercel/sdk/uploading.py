@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-AT_ONCE = 4
+AT_ONCE = 8
+"""As many connections as are kept: small files come over those, and what is registered at once shares a commit."""
 PIECE_BYTES = 2**18
 TRIES = 4
 """Of sending a file over connections that break: all of them with a pause before, but the first."""
@@ -96,17 +97,31 @@ class Uploads(Connection):
         progress.file()
 
     async def _put(self, path: str, file: "LocalFile", progress: "_Progress") -> None:
+        try:
+            if file.size_bytes <= PIECE_BYTES:
+                whole = b"".join(_pieces(file, progress.sent))
+                await self._fetch("PUT", path, whole, media="application/octet-stream")
+            else:
+                await self._put_large(path, file, progress)
+        except OSError as error:
+            raise UsageError(f"input {file.path!r} cannot be read: {error.strerror}", "inputs") from None
+
+    async def _put_large(self, path: str, file: "LocalFile", progress: "_Progress") -> None:
+        """Again if the connection breaks: what is kept by its digest is the same however often it comes."""
         for left in reversed(range(TRIES)):
-            before = progress.sent_bytes
+            sent: list[int] = []
+
+            def note(size_bytes: int, sent: list[int] = sent) -> None:
+                sent.append(size_bytes)
+                progress.sent(size_bytes)
+
             try:
-                await self._upload(path, file.size_bytes, _pieces(file, progress.sent), method="PUT")
+                await self._upload(path, file.size_bytes, _pieces(file, note), method="PUT")
                 return
             except Unreachable:
                 if not left:
                     raise
-            except OSError as error:
-                raise UsageError(f"input {file.path!r} cannot be read: {error.strerror}", "inputs") from None
-            progress.sent(before - progress.sent_bytes)
+            progress.sent(-sum(sent))
             await asyncio.sleep(PAUSE_S)
 
     async def _register(self, name: str, file: "LocalFile") -> None:

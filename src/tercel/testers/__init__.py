@@ -4,7 +4,7 @@
     registry      all of them, and the one door to them: in time, whatever they do
     conformance   what an author checks a tester of theirs with
 
-    tcp · http · ssh · databases · files · commands · times
+    tcp · http · ssh · databases · files · storage · commands · times
                   those that are built in; addresses, mounts, threads and running are what they are made of
 
     lanes, gates  so many at a time, and those that hang keep no others waiting

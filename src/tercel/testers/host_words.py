@@ -40,6 +40,8 @@ class Begin(_Message, frozen=True):
     """Of the largest file that it may write."""
     subreaper: bool = False
     """Whether all that it starts are programs of `running`."""
+    sees: tuple[str, ...] = ()
+    """How variables of this process's own begin that are meant for it."""
 
 
 class Ask(_Message, frozen=True):

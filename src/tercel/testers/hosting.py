@@ -111,7 +111,7 @@ class _Process:
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(), file.fileno()),
-                    env=own_environment(),
+                    env=own_environment(self._owner.begin.sees),
                     cwd="/",
                     start_new_session=True,
                 )

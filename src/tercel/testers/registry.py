@@ -1,7 +1,7 @@
 """All testers that there are, and the one door to them: whatever a tester does, who asks gets a verdict, and gets it in time.
 
 built in        asked in this process, so many at a time as they cost (lanes.py)
-command, ssh-auth and those of third parties
+command, ssh-auth, get, put and those of third parties
                 asked in a process of each kind (hosting.py)
 given           kinds of the manager's own books: judged here, asked elsewhere
 """
@@ -29,6 +29,7 @@ from tercel.testers.http import HttpTester
 from tercel.testers.judging import judge
 from tercel.testers.lanes import Lanes
 from tercel.testers.ssh import SshAuthTester, SshTester
+from tercel.testers.storage import CREDENTIALS, STORAGE, GetTester, PutTester
 from tercel.testers.tcp import DnsTester, TcpTester
 from tercel.testers.threads import Threads
 from tercel.testers.times import TimeTester
@@ -70,7 +71,8 @@ class Testers:
         for on_disk in file_testers():
             self._in_process[on_disk.kind] = (on_disk, disks)
         self._in_process["time"] = (TimeTester(), Lanes(quick=64, slow=1))  # never waits for anything
-        self._programs: dict[str, Tester] = {each.kind: each for each in (CommandTester(), SshAuthTester())}
+        hosted: tuple[Tester, ...] = (CommandTester(), SshAuthTester(), GetTester(), PutTester())
+        self._programs: dict[str, Tester] = {each.kind: each for each in hosted}
         self._program_lanes = programs
         self._given = {tester.kind: tester for tester in given}
         self._hosted: dict[str, tuple[Hosted, Lanes]] = {}
@@ -205,9 +207,10 @@ class Testers:
     def _begin(self, kind: str) -> Begin:
         if kind in self._programs:
             of = type(self._programs[kind])
-            return Begin(
-                kind, f"{of.__module__}:{of.__name__}", COMMAND_MEM_BYTES, FILE_MOST_BYTES, subreaper=True
-            )
+            target = f"{of.__module__}:{of.__name__}"
+            if kind in STORAGE:
+                return Begin(kind, target, COMMAND_MEM_BYTES, FILE_MOST_BYTES, sees=CREDENTIALS)
+            return Begin(kind, target, COMMAND_MEM_BYTES, FILE_MOST_BYTES, subreaper=True)
         return Begin(kind, self._third_parties()[kind].value, HOST_MEM_BYTES, FILE_MOST_BYTES)
 
     @property

@@ -101,9 +101,13 @@ async def _start(
         _starting -= 1
 
 
-def own_environment() -> dict[str, str]:
-    """This process's, without what is not for others: its token is such a variable."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("TERCEL_")}
+def own_environment(sees: tuple[str, ...] = ()) -> dict[str, str]:
+    """This process's, without what is not for others: its token is such a variable. `sees`: how those begin that are."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("TERCEL_") or name.startswith(sees)
+    }
 
 
 async def _watch(process: asyncio.subprocess.Process, said: tuple[LastWords, LastWords]) -> str:

@@ -12,7 +12,8 @@ class EntryView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartView(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a worker's directory: spool, outputs, kept, sandboxes, values, trash, own (its small files) or other."""
+    """A part of a worker's directory: spool, outputs, kept, sandboxes, cache, outgoing, values, trash, own (its small files)
+    or other."""
 
     name: str
     size_bytes: int

@@ -299,11 +299,13 @@ class Resume(_Message, frozen=True):
 
 
 class Undo(_Message, frozen=True):
-    """Before the task that is offered next is begun: remove what earlier attempts had delivered. Answered by Removed."""
+    """Before the task that is offered next is begun: remove what earlier attempts had delivered. Answered by Removed, if it was anything."""
 
     job: int
     task: int
     urls: list[str]
+    lost: list[int] = []
+    """Attempts of it that were lost: should one of them have begun to deliver, what is half there goes before this one delivers."""
 
 
 class Ping(_Message, frozen=True):

@@ -57,7 +57,7 @@ def _check_apart(found: Sequence[Address]) -> None:
     """No two files may be meant for one place, or for one name: the last would silently be all that is left."""
     at: dict[str, str] = {}
     for address in found:
-        for place in (*address.to[:1], address.name):
+        for place in (*address.to, address.name):
             other = at.setdefault(place, address.path) if place not in ("", KEPT) else address.path
             if other != address.path:
                 raise _refused(
@@ -69,7 +69,7 @@ def _address(leaving: Leaving, path: str) -> Address:
     to = tuple(placed(place, leaving.pattern, path) for place in leaving.to) or (KEPT,)
     name = placed(leaving.name, leaving.pattern, path) if leaving.name else ""
     for place in to:
-        if not is_place(place):
+        if place != KEPT and not is_place(place):
             raise _refused(
                 path, f"{_short(place)} is no place: it is too long, or has signs in it that no URL has"
             )

@@ -63,10 +63,10 @@ class Agent:
         """Those of the staging ones that want files."""
         self._new_wants: list[Attempt] = []
         self._unwanted: list[int] = []
-        self._left: list[tuple[Report, Job, str]] = []
+        self._left: list[tuple[Report, Attempt]] = []
         self._undelivered: list[int] = []
-        self._undo: dict[tuple[int, int], list[str]] = {}
-        """By job and task: what is to be removed before an attempt of it is begun."""
+        self._undo: dict[tuple[int, int], tuple[list[str], list[int]]] = {}
+        """By job and task: what is to be removed before an attempt of it is begun, and which ones were lost."""
         self.parcels = Parcels()
         self.lanes = Lanes(capacity, indices)
         self._cleanups: dict[int, Cleanup] = {}
@@ -208,7 +208,7 @@ class Agent:
     def _hold(self, held: Attempt) -> None:
         held.job.held += 1
         self._held[held.attempt] = held
-        held.undo = self._undo.pop((held.job.id, held.task), [])
+        held.undo, held.lost = self._undo.pop((held.job.id, held.task), ([], []))
         program = held.job.program
         wants = bool(program.inputs or program.outputs or held.undo)
         if wants:
@@ -335,9 +335,9 @@ class Agent:
         wants, self._new_wants = self._new_wants, []
         return [held for held in wants if held.attempt in self._unbrought]
 
-    def on_undo(self, job: int, task: int, urls: list[str]) -> None:
+    def on_undo(self, job: int, task: int, urls: list[str], lost: list[int]) -> None:
         """What earlier attempts of a task had delivered is to be removed before the next one, which follows, is begun."""
-        self._undo[job, task] = urls
+        self._undo[job, task] = urls, lost
 
     def take_unwanted(self) -> list[int]:
         """Attempts that wanted files, or others' removed, and do not any more."""
@@ -364,8 +364,8 @@ class Agent:
         report = Report(held.job.id, held.task, attempt, End.UNSTAGED, 0, now, 0.0, 0.0, 0, hitch.note)
         return self._owe(unstaged(report, hitch))
 
-    def take_left(self) -> list[tuple[Report, Job, str]]:
-        """How attempts ended whose files are to be delivered, with their jobs and lines, each told once."""
+    def take_left(self) -> list[tuple[Report, Attempt]]:
+        """Attempts whose files are to be delivered, and how they ended, each told once."""
         left, self._left = self._left, []
         return left
 
@@ -520,7 +520,7 @@ class Agent:
             self._let_go(held)
             if held.wanted and held.gathers and delivers(report):
                 self.parcels.begin(report)
-                self._left.append((report, held.job, held.line))
+                self._left.append((report, held))
                 continue
             if held.gathers:
                 self._undelivered.append(report.attempt)

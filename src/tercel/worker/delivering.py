@@ -7,7 +7,8 @@ ended --> saved as a parcel --> all delivered --> reported, with where each file
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 from tercel.core.declared import Leaving
 from tercel.core.faults import PASSING
@@ -53,18 +54,18 @@ class Delivering:
         self._on_owed = on_owed
         self._on_moving = on_moving
         self._on_error = on_error
-        self._parcels: dict[int, list[Address]] = {}
+        self._parcels: dict[int, Parcel] = {}
         """By attempt, of all that are here, parked or not."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def prepare(self) -> list[Report]:
         """Those that an earlier process had not delivered. Raises OSError."""
         parcels = self._outgoing.load()
-        self._parcels = {parcel.report.attempt: parcel.addresses for parcel in parcels}
+        self._parcels = {parcel.report.attempt: parcel for parcel in parcels}
         return [parcel.report for parcel in parcels]
 
-    def begin(self, report: Report, leavings: Sequence[Leaving]) -> None:
-        """An attempt has ended, and is the agent's to deliver."""
+    def begin(self, report: Report, leavings: Sequence[Leaving], lost: Sequence[int] = ()) -> None:
+        """An attempt has ended, and is the agent's to deliver. `lost`: earlier ones of its task."""
         try:
             found = addresses(report, leavings)
         except Undeliverable as error:
@@ -74,7 +75,7 @@ class Delivering:
         if not found:
             self._on_owed(self._agent.on_delivered(report.attempt, ()))
             return
-        self._parcels[report.attempt] = found
+        self._parcels[report.attempt] = Parcel(report, found, list(lost))
         self._start(report, fresh=True)
 
     def resume(self, attempts: list[int]) -> None:
@@ -125,8 +126,8 @@ class Delivering:
             room = asyncio.Semaphore(AT_ONCE)
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._deliver(report, address, f"{at:x}", room))
-                    for at, address in enumerate(self._parcels[attempt])
+                    group.create_task(self._deliver(report, address, again, room))
+                    for address, again in _counted(self._parcels[attempt].addresses)
                 ]
             made = tuple(task.result() for task in tasks)
             self._on_owed(self._agent.on_delivered(attempt, made))
@@ -143,15 +144,15 @@ class Delivering:
     async def _save(self, report: Report) -> None:
         """Where there is no room for that, a worker that is killed now has to run it again: nothing worse."""
         try:
-            await asyncio.to_thread(self._outgoing.save, Parcel(report, self._parcels[report.attempt]))
+            await asyncio.to_thread(self._outgoing.save, self._parcels[report.attempt])
         except OSError as error:
             log.warning("Cannot save where %d.%d delivers to: %s.", report.job, report.task, error)
 
-    async def _deliver(self, report: Report, address: Address, at: str, room: asyncio.Semaphore) -> Made:
+    async def _deliver(self, report: Report, address: Address, again: int, room: asyncio.Semaphore) -> Made:
         async with room:
             for pause_s in (*PAUSES_S, None):
                 try:
-                    return await self._deliver_once(report, address, at)
+                    return await self._deliver_once(report, address, again)
                 except TransferFailed as failed:
                     if pause_s is None or failed.trouble not in AGAIN or failed.not_before_s > pause_s:
                         raise
@@ -159,14 +160,19 @@ class Delivering:
                 await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
-    async def _deliver_once(self, report: Report, address: Address, at: str) -> Made:
+    async def _deliver_once(self, report: Report, address: Address, again: int) -> Made:
         """To the first that takes it; what is told is why the best did not."""
         first: TransferFailed | None = None
         path = str(self._outgoing.files_of(report.attempt) / address.path)
         for url in address.to:
             await self._asking.turn([url])
-            # One file may go to one place under two names, at the same time.
-            what = Deliver(path=path, url=url, tag=f"{report.job}.{report.task}-{report.attempt:x}.{at}")
+            lost = self._parcels[report.attempt].lost
+            what = Deliver(
+                path=path,
+                url=url,
+                tag=_tag(report, report.attempt, again),
+                stale=tuple(_tag(report, attempt, again) for attempt in lost),
+            )
             try:
                 done = await self._mover.deliver(what, report.attempt)
             except TransferFailed as failed:
@@ -178,6 +184,18 @@ class Delivering:
             return Made(address.path, done.url, done.size_bytes, done.digest, address.name)
         assert first is not None
         raise first
+
+
+def _counted(addresses: Sequence[Address]) -> Iterator[tuple[Address, int]]:
+    """Each, and how many before it are of the same file: it may go to one place under two names, at the same time."""
+    before: Counter[str] = Counter()
+    for address in addresses:
+        yield address, before[address.path]
+        before[address.path] += 1
+
+
+def _tag(report: Report, attempt: int, again: int) -> str:
+    return f"{report.job}.{report.task}-{attempt:x}{f'.{again}' if again else ''}"
 
 
 def hitch_of(failed: TransferFailed) -> Hitch:

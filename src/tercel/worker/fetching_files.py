@@ -1,20 +1,22 @@
 """Files that are fetched into the cache: one fetch for all attempts that need it here, and for all workers of the node."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from tercel.core.faults import PASSING
 from tercel.core.files import Trouble, is_name
-from tercel.data.cache import Cache, CacheFull, Claim
+from tercel.data.cache import Cache, CacheBusy, CacheFull, Claim
 from tercel.data.contract import Fetch, Fetched, TransferFailed
 from tercel.data.moving import Mover
 from tercel.data.urls import shown
 from tercel.wire.messages import FromWorker, Marked
 from tercel.worker.asking import Asking
+
+log = logging.getLogger("tercel.worker")
 
 PAUSES_S = (0.5, 2.0)
 """Between tries, before somebody else is asked to watch for what is broken."""
@@ -26,8 +28,6 @@ FULL_MOST_S = 60.0
 """So long: two attempts that have half of their files pinned, and wait for room for the rest, would wait for ever."""
 AT_ONCE = 16
 OURS = "blake3:"
-
-T = TypeVar("T")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -112,12 +112,13 @@ class Fetches:
     async def _fetch(self, source: Source, pins: set[str]) -> str:
         """Returns its digest; it is pinned for all who wait."""
         async with self._room:
-            claim = await self._claimed(source)
-            if isinstance(claim, str):
-                return claim
+            claim, awaited = await self._claimed(source)
             try:
+                digest = source.key or (await self._recalled(source) if awaited else "")
+                if digest and all(self._cache.get(digest, pin) for pin in pins):
+                    return digest  # another worker of this node has just fetched it
                 if source.size_bytes >= 0:
-                    await self._when_room(
+                    await self._when_there_is_room(
                         source.urls[0], lambda: self._cache.reserve(claim, source.size_bytes)
                     )
                 fetched = await self._try(source, claim)
@@ -130,23 +131,14 @@ class Fetches:
             self._cache.remember(source.name, fetched.validator, fetched.digest)
         return fetched.digest
 
-    async def _claimed(self, source: Source) -> Claim | str:
-        """Its digest, if another worker of this node has just fetched it."""
+    async def _claimed(self, source: Source) -> tuple[Claim, bool]:
+        """And whether another had it meanwhile."""
         awaited = False
         # Another process has it, and tells nobody when it is done.
         while (claim := self._cache.claim(source.key or f"url:{source.name}")) is None:
             awaited = True
             await asyncio.sleep(ELSEWHERE_S)
-        try:
-            digest = source.key or (await self._recalled(source) if awaited else "")
-            is_here = bool(digest) and digest in dict(self._cache.contents())
-        except BaseException:
-            claim.release()
-            raise
-        if is_here:
-            claim.release()
-            return digest
-        return claim
+        return claim, awaited
 
     async def _try(self, source: Source, claim: Claim) -> Fetched:
         what = Fetch(
@@ -169,32 +161,37 @@ class Fetches:
             await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
-    def _mark(self, source: Source, bad: Sequence[tuple[str, str]]) -> None:
+    def _mark(self, source: Source, bad: tuple[tuple[str, str], ...]) -> None:
         if is_name(source.name):
             for url, why in bad:
                 self._say(Marked(source.name, url, why))
 
     async def _add(self, claim: Claim, fetched: Fetched, pins: set[str]) -> None:
-        """When there is room. Who waits for it may have changed by then."""
+        """Who waits for it may have changed by the time there is room."""
         digest, size_bytes = fetched.digest, fetched.size_bytes
-        await self._when_room(
+        await self._when_there_is_room(
             fetched.url, lambda: self._cache.add(claim, digest, size_bytes, next(iter(pins)))
         )
         for pin in pins:
             self._cache.get(digest, pin)
 
-    async def _when_room(self, url: str, take: Callable[[], T]) -> T:
+    async def _when_there_is_room(self, url: str, do: Callable[[], object]) -> None:
         """What is larger than the whole cache never has any."""
         loop = asyncio.get_running_loop()
         until = loop.time() + FULL_MOST_S
         while True:
             try:
-                return take()
+                do()
+                return
             except CacheFull as full:
                 if full.too_large:
                     raise TransferFailed(Trouble.REFUSED, shown(url), str(full)) from None
                 if loop.time() >= until:  # another worker may have room
                     raise TransferFailed(Trouble.FULL, shown(url), str(full), errno="ENOSPC") from None
+            except CacheBusy as busy:
+                if loop.time() >= until:
+                    raise
+                log.warning("%s", busy)
             await asyncio.sleep(FULL_S)
 
 

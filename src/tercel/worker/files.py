@@ -85,21 +85,21 @@ class Files:
                 self._agent.on_park(attempts)
             case Resume(attempts):
                 self._delivering.resume(attempts)
-            case Undo(job, task, urls):
-                self._agent.on_undo(job, task, urls)
+            case Undo(job, task, urls, lost):
+                self._agent.on_undo(job, task, urls, lost)
 
     def look(self) -> None:
         """Begin with what is newly wanted, and with what is newly left; let go of what no longer is wanted."""
         self._bringing.look()
-        for report, job, line in self._agent.take_left():
+        for report, held in self._agent.take_left():
             try:
-                leavings = job.leavings(report.task, line)
+                leavings = held.job.leavings(report.task, held.line)
             except UsageError as error:
                 self._delivering.discard([report.attempt])
                 hitch = Hitch(Stage.STAGE_OUT, Trouble.REFUSED, "", str(error))
                 self._on_owed(self._agent.on_undelivered(report.attempt, hitch))
                 continue
-            self._delivering.begin(report, leavings)
+            self._delivering.begin(report, leavings, held.lost)
         if undelivered := self._agent.take_undelivered():
             self._delivering.discard(undelivered)
 

@@ -92,6 +92,7 @@ class Attempt:
         "lane",
         "line",
         "links",
+        "lost",
         "recalled",
         "task",
         "undo",
@@ -112,6 +113,8 @@ class Attempt:
         """What is taken out of its sandbox when it has ended: (pattern, after which end)."""
         self.undo: list[str] = []
         """What earlier attempts had delivered, to be removed before this one is begun."""
+        self.lost: list[int] = []
+        """Attempts of its task that were lost, perhaps while they delivered."""
         self.lane: Lane | None = None
         self.wanted = True
         """False: the manager dropped it; its report goes nowhere."""

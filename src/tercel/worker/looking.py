@@ -4,7 +4,9 @@
     dir/outputs/<attempt>.out     their large outputs, and those of tasks under way
     dir/kept/<job>.<task>.<n>     sandboxes that were kept, of attempt n
     dir/sandboxes/<pid>.<n>/      in use by this process, or left by an earlier one
-    dir/values, dir/trash         kept for the next calls; being removed
+    dir/outgoing/<attempt>/       files that tasks left and that are not delivered yet
+    dir/cache, dir/values         files that tasks read, if no other place was said for them; values of calls
+    dir/trash                     being removed
 
 What the worker knows of its attempts comes in as `Books`, taken before the look began: so of outputs and of what is in the trash
 only what has not changed for a while is said to be nobody's. A sandbox of an earlier process is nobody's at once, by its name,
@@ -42,7 +44,7 @@ from tercel.worker.walking import (
     told_time,
 )
 
-DIRECTORIES = ("outputs", "values", "trash", "kept", "sandboxes")
+DIRECTORIES = ("outputs", "values", "cache", "outgoing", "trash", "kept", "sandboxes")
 """In this order: the last ones are as large as tasks make them."""
 SPOOL = frozenset({"spool", "spool.new"})
 OWN = frozenset({"worker-id", "worker-id.new", "lock", "node.json", "node.json.new", "cgroups", "containers"})

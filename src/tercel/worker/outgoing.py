@@ -24,6 +24,8 @@ SUFFIX = ".parcel"
 class Parcel(msgspec.Struct, frozen=True):
     report: Report
     addresses: list[Address]
+    lost: list[int] = []
+    """Earlier attempts, which may have left something half delivered."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -30,7 +30,9 @@ from tercel.stores.sqlite import file_queries as queries
 
 FileChange = FileRegistered | FileRemoved | ReplicaSet | ReplicaRemoved | MadeUndone | LeftRemoved
 AT_ONCE = 1000
-"""Rows read at a time where a pattern may pass over most of them; and names asked for in one statement."""
+"""Names asked for in one statement."""
+PASSED_AT_ONCE = 10_000
+"""Rows read at a time where a pattern may pass over most of them."""
 BEHIND_ALL = "\U0010ffff"
 
 _json = msgspec.json.Encoder().encode
@@ -158,13 +160,13 @@ def from_name(
     matches = matcher(pattern)
     found: list[FileRow] = []
     while len(found) < limit:
-        size = AT_ONCE if pattern else min(limit, AT_ONCE)
+        size = PASSED_AT_ONCE if pattern else min(limit, PASSED_AT_ONCE)
         where = {"least": prefix, "after": after, "below": prefix + BEHIND_ALL, "limit": size}
-        page = [_file(columns) for columns in connection.execute(queries.FILES_FROM, where)]
-        found += [row for row in page if matches(row.name)]
+        page = connection.execute(queries.FILES_FROM, where).fetchall()
+        found += [_file(columns) for columns in page if matches(columns[0])]
         if len(page) < size:
             break
-        after = page[-1].name
+        after = page[-1][0]
     return found[:limit]
 
 
