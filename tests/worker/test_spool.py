@@ -252,3 +252,13 @@ def test_a_directory_that_cannot_be_used_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "spool").mkdir()
     with pytest.raises(UsageError, match="cannot be used"):
         Home(tmp_path, "n", random.Random(1)).__enter__()
+
+
+def test_attempt_that_went_on_after_its_first_report_was_acknowledged_is_owed_again(
+    opened: Callable[[], Spool],
+) -> None:
+    spool = opened()
+    spool.append([report(1), report(2)])
+    spool.acknowledge([1], [report(2)])
+    spool.append([report(1, code=7)])
+    assert [(owed.attempt, owed.code) for owed in opened().load()] == [(2, 0), (1, 7)]

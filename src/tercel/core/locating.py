@@ -11,6 +11,7 @@ Nothing here may show a secret that somebody wrote into a URL.
 import posixpath
 import re
 from enum import Enum, auto
+from urllib.parse import quote
 
 from tercel.core.errors import UsageError
 from tercel.core.files import KEPT, LFN, UPLOADED, is_name
@@ -26,6 +27,8 @@ MAX_LOCAL = MAX_NAME - 30
 
 CREDENTIALS = "credentials come from the worker's environment, files or agent, and never stand in a job"
 
+_UNQUOTED = frozenset({"file", "http", "https", "sftp", "ssh"})
+"""Whose URLs are read with %20 for a blank: what a file is called must be written so."""
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
 _ADDRESS = re.compile(r"\[[0-9a-f:.]*\]", re.IGNORECASE)
@@ -73,7 +76,9 @@ def placed(destination: str, pattern: str, path: str) -> str:
         return destination
     parts, found = pattern.split("/"), path.split("/")
     first = next((at for at, part in enumerate(parts) if is_pattern(part)), len(parts) - 1)
-    return destination + "/".join(found[first:])
+    rest = "/".join(found[first:])
+    match = _SCHEME.match(destination)
+    return destination + (quote(rest) if match is not None and match[1].lower() in _UNQUOTED else rest)
 
 
 # -- what is allowed --------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ class Cache:
         self._objects = f"{self.dir}/objects"
         self._holder = checked_name(holder, "holder")
         self._own = f"{self.dir}/pins/{holder}"
+        self.size_bytes = size_bytes
         self._index = Index(f"{self.dir}/index")
         self._room = Room(str(self.dir), self._index, size_bytes)
         self._lock = -1

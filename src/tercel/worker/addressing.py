@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from tercel.core.declared import Leaving
+from tercel.core.filenames import is_place, is_registered_name
 from tercel.core.files import KEPT, Hitch, Trouble, When
 from tercel.core.locating import placed
 from tercel.core.reports import End, Report
 from tercel.core.states import Stage
+from tercel.data.urls import note_of
 from tercel.runners.globs import Part, parts_of
 
 
@@ -23,8 +25,8 @@ class Address(msgspec.Struct, frozen=True, array_like=True):
     """What it is registered as; empty: its URL."""
 
 
-class Missing(Exception):
-    """A task finished without a file that it was to leave."""
+class Undeliverable(Exception):
+    """A task finished without a file that it was to leave, or left some that cannot be where they should."""
 
     def __init__(self, hitch: Hitch) -> None:
         super().__init__(hitch.note)
@@ -32,7 +34,7 @@ class Missing(Exception):
 
 
 def addresses(report: Report, leavings: Sequence[Leaving]) -> list[Address]:
-    """In the order of the declarations. Raises Missing."""
+    """In the order of the declarations. Raises Undeliverable."""
     fine = report.end is End.EXITED and report.code == 0
     paths = [path for path, _ in report.gathered]
     found: list[Address] = []
@@ -44,14 +46,45 @@ def addresses(report: Report, leavings: Sequence[Leaving]) -> list[Address]:
             note = (
                 f"it finished, and left no file {leaving.pattern}: correct its name, or declare it optional"
             )
-            raise Missing(Hitch(Stage.STAGE_OUT, Trouble.MISSING, leaving.pattern, note))
+            raise Undeliverable(Hitch(Stage.STAGE_OUT, Trouble.MISSING, leaving.pattern, note))
         found += [_address(leaving, path) for path in matching]
+    found = list(dict.fromkeys(found))
+    _check_apart(found)
     return found
+
+
+def _check_apart(found: Sequence[Address]) -> None:
+    """No two files may be meant for one place, or for one name: the last would silently be all that is left."""
+    at: dict[str, str] = {}
+    for address in found:
+        for place in (*address.to, address.name):
+            other = at.setdefault(place, address.path) if place not in ("", KEPT) else address.path
+            if other != address.path:
+                raise _refused(
+                    address.path, f"it would be {place}, and so would {_short(other)}: give it another place"
+                )
 
 
 def _address(leaving: Leaving, path: str) -> Address:
     to = tuple(placed(place, leaving.pattern, path) for place in leaving.to) or (KEPT,)
-    return Address(path, to, placed(leaving.name, leaving.pattern, path) if leaving.name else "")
+    name = placed(leaving.name, leaving.pattern, path) if leaving.name else ""
+    for place in to:
+        if place != KEPT and not is_place(place):
+            raise _refused(
+                path, f"{_short(place)} is no place: it is too long, or has signs in it that no URL has"
+            )
+    if name and not is_registered_name(name):
+        raise _refused(path, f"{_short(name)} is no name for a file: rename it, or deliver it to a URL")
+    return Address(path, to, name)
+
+
+def _refused(path: str, why: str) -> Undeliverable:
+    named = _short(path)
+    return Undeliverable(Hitch(Stage.STAGE_OUT, Trouble.REFUSED, named, note_of(f"{named}: {why}")))
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:79]}…")
 
 
 def is_of(path: str, pattern: str) -> bool:

@@ -64,6 +64,7 @@ class Agent:
         self._new_wants: list[Attempt] = []
         self._unwanted: list[int] = []
         self._left: list[tuple[Report, Attempt]] = []
+        self._undelivered: list[int] = []
         self._undo: dict[tuple[int, int], tuple[list[str], list[int]]] = {}
         """By job and task: what is to be removed before an attempt of it is begun, and which ones were lost."""
         self.parcels = Parcels()
@@ -149,8 +150,9 @@ class Agent:
     # -- from the manager ---------------------------------------------------------------------------------
 
     def on_welcome(self, drop: list[int]) -> list[int]:
-        """Forget what is no longer wanted, and briefs of a link that is gone; returns what to kill."""
+        """Forget what is no longer wanted, and what was only said on a link that is gone; returns what to kill."""
         self.on_ack(drop)
+        self._undo.clear()
         kill = [attempt for attempt in drop if self.in_lane(attempt)]
         for attempt in kill:
             self._held[attempt].wanted = False
@@ -182,20 +184,26 @@ class Agent:
             )
         attempts = range(offer.first_attempt, offer.first_attempt + count)
         if self.draining or self.paused:
-            return self.unknown(attempts)
+            return self._untaken(offer.job, tasks, attempts)
         job = self._jobs.get(offer.job)
         if job is None:
             raise PeerError(f"the manager offered tasks of job {offer.job} without its brief")
         if (job.program.function is None) != (offer.calls is None):
             raise PeerError(f"the manager offered tasks of job {offer.job} that are not what its brief says")
         if self._exceeds(job.needs):
-            return self.unknown(attempts)
+            return self._untaken(offer.job, tasks, attempts)
         for at, attempt in enumerate(attempts):
             if attempt not in self._held and attempt not in self.owed:
                 line = offer.lines[at] if offer.lines is not None else ""
                 call = offer.calls[at] if offer.calls is not None else None
                 self._hold(Attempt(job, tasks[at], attempt, line, call))
         return []
+
+    def _untaken(self, job: int, tasks: Iterable[int], attempts: Iterable[int]) -> list[int]:
+        """Whoever runs them instead is told what to remove first: what it delivers then is not ours to remove."""
+        for task in tasks if self._undo else ():
+            self._undo.pop((job, task), None)
+        return self.unknown(attempts)
 
     def _hold(self, held: Attempt) -> None:
         held.job.held += 1
@@ -290,7 +298,7 @@ class Agent:
     def _let_go(self, held: Attempt) -> None:
         del self._held[held.attempt]
         self._unbrought.pop(held.attempt, None)
-        if held.job.program.inputs:
+        if held.job.program.inputs or held.undo:
             self._unwanted.append(held.attempt)
         if held.keys:
             self._values.release(held.attempt, held.keys)
@@ -332,7 +340,7 @@ class Agent:
         self._undo[job, task] = urls, lost
 
     def take_unwanted(self) -> list[int]:
-        """Attempts that wanted files, and do not any more."""
+        """Attempts that wanted files, or others' removed, and do not any more."""
         unwanted, self._unwanted = self._unwanted, []
         return unwanted
 
@@ -361,11 +369,20 @@ class Agent:
         left, self._left = self._left, []
         return left
 
+    def take_undelivered(self) -> list[int]:
+        """Attempts that may have left something which nobody wants: they were cancelled, or did not come to an end of their own."""
+        undelivered, self._undelivered = self._undelivered, []
+        return undelivered
+
     def on_delivered(self, attempt: int, files: tuple[Made, ...]) -> list[Report]:
         return self._owe(self.parcels.delivered(attempt, files))
 
     def on_undelivered(self, attempt: int, hitch: Hitch) -> list[Report]:
         return self._owe(self.parcels.hitched(attempt, hitch))
+
+    def on_spoilt(self, attempt: int, note: str, errno: str) -> list[Report]:
+        """What it left cannot be read any more, by this node's own fault: it has to be run again."""
+        return self._owe(self.parcels.spoilt(attempt, note, errno))
 
     def on_park(self, attempts: list[int]) -> None:
         """Their reports cannot be taken yet: they are reported again when the manager says so."""
@@ -374,13 +391,13 @@ class Agent:
                 self.on_ack([attempt])  # how it ended is known: its place can be cleaned
                 self.parcels.park(report)
 
-    def drop_parcels(self, attempts: list[int], now: float, *, tell: bool) -> tuple[list[int], list[Report]]:
+    def drop_parcels(self, attempts: list[int], *, tell: bool) -> tuple[list[int], list[Report]]:
         """Nobody wants what these left. Returns (whose files may go, the reports that are owed if somebody is to be told)."""
         under_way, parked = self.parcels.drop(attempts)
         gone = [report.attempt for report in under_way] + parked
         owed: list[Report] = []
         for report in under_way if tell else ():
-            owed += self._owe(msgspec.structs.replace(report, end=End.CANCELLED, code=0, started_at=now))
+            owed += self._owe(told(msgspec.structs.replace(report, end=End.CANCELLED, code=0)))
         return gone, owed
 
     def _owe(self, report: Report | None) -> list[Report]:
@@ -504,7 +521,10 @@ class Agent:
             if held.wanted and held.gathers and delivers(report):
                 self.parcels.begin(report)
                 self._left.append((report, held))
-            elif held.wanted:
+                continue
+            if held.gathers:
+                self._undelivered.append(report.attempt)
+            if held.wanted:
                 report = told(report)
                 self._debts.add(report)
                 owed.append(report)

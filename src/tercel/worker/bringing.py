@@ -19,7 +19,7 @@ from tercel.core.faults import PASSING
 from tercel.core.files import Hitch, Location, Made, Trouble, is_name
 from tercel.core.reports import Report
 from tercel.core.states import Stage
-from tercel.data.cache import Cache
+from tercel.data.cache import Cache, CacheBusy
 from tercel.data.contract import TransferFailed
 from tercel.data.moving import Mover
 from tercel.wire.messages import FromWorker, Removed
@@ -63,13 +63,16 @@ class Bringing:
         self._fetches = Fetches(cache, mover, asking, say)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._keeping = Keeping(cache)
+        self._let_go: set[asyncio.Task[None]] = set()
+        """That were cancelled, and are not done yet."""
         self._open = False
 
     def look(self) -> None:
         """Begin with what is newly wanted; let go of what no longer is."""
         for attempt in self._agent.take_unwanted():
-            if (task := self._tasks.pop(attempt, None)) is not None:
+            if (task := self._tasks.pop(attempt, None)) is not None and not task.done():
                 task.cancel()
+                self._let_go.add(task)
             if self._open:
                 self._cache.unpin(str(attempt))
         for held in self._agent.wants():
@@ -96,10 +99,10 @@ class Bringing:
         return list(self._keeping.all())
 
     async def close(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), *self._let_go, return_exceptions=True)
+        await self._fetches.close()
         if self._open:
             self._open = False
             self._cache.close()
@@ -113,6 +116,9 @@ class Bringing:
     def _done(self, attempt: int, task: "asyncio.Task[None]") -> None:
         if self._tasks.get(attempt) is task:
             del self._tasks[attempt]
+        self._let_go.discard(task)
+        if task.cancelled() and self._open:
+            self._cache.unpin(str(attempt))  # what came before it heard that nobody wants it
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_error(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
@@ -125,7 +131,7 @@ class Bringing:
             links = await self._links(held)
         except TransferFailed as failed:
             self._fail(held, failed)
-        except OSError as error:
+        except (OSError, CacheBusy) as error:
             failure = TransferFailed(Trouble.FULL, "", f"{self._node}: {error}", errno=errno_of(error))
             self._fail(held, failure)
         else:
@@ -178,7 +184,7 @@ class Bringing:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {at: group.create_task(self._fetches.have(source, pin)) for at, source in missing}
-        except* TransferFailed as failures:
+        except* (TransferFailed, OSError, CacheBusy) as failures:
             raise _worst(failures.exceptions) from None
         for at, source in missing:
             brought[source.name] = tasks[at].result()[0]
@@ -203,11 +209,15 @@ class Bringing:
         return Source(one.source, location.urls, location.digest, location.size_bytes)
 
 
-def _worst(failures: Sequence[BaseException]) -> TransferFailed:
-    """Of several, one that waiting does not help comes first: the others would only put that off."""
+def _worst(failures: Sequence[BaseException]) -> BaseException:
+    """Of several, one that waiting does not help comes first: the others would only put that off. Then what is this node's own."""
     found = [failure for failure in failures if isinstance(failure, TransferFailed)]
-    return next((one for one in found if one.trouble not in PASSING), found[0])
+    lasting = (one for one in found if one.trouble not in PASSING and not one.errno)
+    own = (one for one in failures if one not in found or (isinstance(one, TransferFailed) and one.errno))
+    return next(lasting, None) or next(own, None) or found[0]
 
 
-def errno_of(error: OSError) -> str:
-    return errno.errorcode.get(error.errno or 0, "")
+def errno_of(error: OSError | CacheBusy) -> str:
+    """Never empty: it is this node's fault, whatever the system calls it."""
+    number = error.errno if isinstance(error, OSError) else errno.EBUSY
+    return errno.errorcode.get(number or 0, "EIO")

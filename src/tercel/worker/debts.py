@@ -22,6 +22,7 @@ class Debts:
         return self._bytes > OWED_MOST_BYTES
 
     def add(self, report: Report) -> None:
+        self.forget([report.attempt])  # it went on, and ended otherwise
         self.owed[report.attempt] = report
         self._bytes += _weight(report)
 

@@ -7,7 +7,8 @@ ended --> saved as a parcel --> all delivered --> reported, with where each file
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tercel.core.declared import Leaving
@@ -17,7 +18,8 @@ from tercel.core.reports import Report
 from tercel.core.states import Stage
 from tercel.data.contract import Deliver, TransferFailed
 from tercel.data.moving import Mover
-from tercel.worker.addressing import Address, Missing, addresses
+from tercel.data.urls import shown
+from tercel.worker.addressing import Address, Undeliverable, addresses
 from tercel.worker.agent import Agent
 from tercel.worker.asking import Asking
 from tercel.worker.outgoing import Outgoing, Parcel
@@ -70,8 +72,9 @@ class Delivering:
         """An attempt has ended, and is the agent's to deliver. `lost`: earlier ones of its task."""
         try:
             found = addresses(report, leavings)
-        except Missing as missing:
-            self._on_owed(self._agent.on_undelivered(report.attempt, missing.hitch))
+        except Undeliverable as error:
+            self.discard([report.attempt])
+            self._on_owed(self._agent.on_undelivered(report.attempt, error.hitch))
             return
         if not found:
             self._on_owed(self._agent.on_delivered(report.attempt, ()))
@@ -81,9 +84,13 @@ class Delivering:
 
     def resume(self, attempts: list[int]) -> list[int]:
         """Returns those of which nothing is here any more: its disk was lost, or had no room for the parcel when it was killed."""
-        self._agent.parcels.drop(attempt for attempt in attempts if attempt not in self._parcels)
         for report in self._agent.parcels.resume(attempts):
-            self._start(report, fresh=False)
+            if report.attempt in self._parcels:
+                self._start(report, fresh=False)
+            elif report.files:  # they were delivered by an earlier process, which could not save where to
+                self._on_owed(self._agent.on_delivered(report.attempt, report.files))
+            else:
+                self._agent.parcels.drop([report.attempt])
         return self._agent.unknown(attempts)
 
     def drop(self, attempts: list[int]) -> None:
@@ -92,7 +99,12 @@ class Delivering:
             if (task := self._tasks.pop(attempt, None)) is not None:
                 task.cancel()
             if self._parcels.pop(attempt, None) is not None:
-                asyncio.get_running_loop().run_in_executor(None, self._outgoing.remove, attempt)
+                self.discard([attempt])
+
+    def discard(self, attempts: Sequence[int]) -> None:
+        """Remove what they left."""
+        for attempt in attempts:
+            asyncio.get_running_loop().run_in_executor(None, self._outgoing.remove, attempt)
 
     async def close(self) -> None:
         """What is not delivered is found by the next process."""
@@ -122,8 +134,8 @@ class Delivering:
             room = asyncio.Semaphore(AT_ONCE)
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._deliver(report, address, room))
-                    for address in self._parcels[attempt].addresses
+                    group.create_task(self._deliver(report, address, again, room))
+                    for address, again in _counted(self._parcels[attempt].addresses)
                 ]
             made = tuple(task.result() for task in tasks)
             self._on_made(made, self._outgoing.files_of(attempt))
@@ -131,7 +143,10 @@ class Delivering:
         except* TransferFailed as failures:
             failed = failures.exceptions[0]
             assert isinstance(failed, TransferFailed)
-            self._on_owed(self._agent.on_undelivered(attempt, hitch_of(failed)))
+            if failed.errno:
+                self._on_owed(self._agent.on_spoilt(attempt, failed.note, failed.errno))
+            else:
+                self._on_owed(self._agent.on_undelivered(attempt, hitch_of(failed)))
         finally:
             moving.cancel()
 
@@ -142,11 +157,11 @@ class Delivering:
         except OSError as error:
             log.warning("Cannot save where %d.%d delivers to: %s.", report.job, report.task, error)
 
-    async def _deliver(self, report: Report, address: Address, room: asyncio.Semaphore) -> Made:
+    async def _deliver(self, report: Report, address: Address, again: int, room: asyncio.Semaphore) -> Made:
         async with room:
             for pause_s in (*PAUSES_S, None):
                 try:
-                    return await self._deliver_once(report, address)
+                    return await self._deliver_once(report, address, again)
                 except TransferFailed as failed:
                     if pause_s is None or failed.trouble not in AGAIN or failed.not_before_s > pause_s:
                         raise
@@ -154,7 +169,7 @@ class Delivering:
                 await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
-    async def _deliver_once(self, report: Report, address: Address) -> Made:
+    async def _deliver_once(self, report: Report, address: Address, again: int) -> Made:
         """To the first that takes it; what is told is why the best did not."""
         first: TransferFailed | None = None
         path = str(self._outgoing.files_of(report.attempt) / address.path)
@@ -164,21 +179,32 @@ class Delivering:
             what = Deliver(
                 path=path,
                 url=url,
-                tag=_tag(report, report.attempt),
-                stale=tuple(_tag(report, attempt) for attempt in lost),
+                tag=_tag(report, report.attempt, again),
+                stale=tuple(_tag(report, attempt, again) for attempt in lost),
             )
             try:
                 done = await self._mover.deliver(what, report.attempt)
             except TransferFailed as failed:
+                failed.url = failed.url or shown(url)
                 first = first or failed
+                if failed.errno:
+                    raise  # this node's own disk: no other place helps
                 continue
             return Made(address.path, done.url, done.size_bytes, done.digest, address.name)
         assert first is not None
         raise first
 
 
-def _tag(report: Report, attempt: int) -> str:
-    return f"{report.job}.{report.task}-{attempt:x}"
+def _counted(addresses: Sequence[Address]) -> Iterator[tuple[Address, int]]:
+    """Each, and how many before it are of the same file: it may go to one place under two names, at the same time."""
+    before: Counter[str] = Counter()
+    for address in addresses:
+        yield address, before[address.path]
+        before[address.path] += 1
+
+
+def _tag(report: Report, attempt: int, again: int) -> str:
+    return f"{report.job}.{report.task}-{attempt:x}{f'.{again}' if again else ''}"
 
 
 def hitch_of(failed: TransferFailed) -> Hitch:

@@ -12,6 +12,7 @@ from tercel.core.files import Trouble, is_name
 from tercel.data.cache import Cache, CacheBusy, CacheFull, Claim
 from tercel.data.contract import Fetch, Fetched, TransferFailed
 from tercel.data.moving import Mover
+from tercel.data.urls import shown
 from tercel.wire.messages import FromWorker, Marked
 from tercel.worker.asking import Asking
 
@@ -23,6 +24,8 @@ ELSEWHERE_S = 0.1
 """How often it is looked whether another worker of the node has fetched it."""
 FULL_S = 0.5
 """How often it is looked whether there is room."""
+FULL_MOST_S = 60.0
+"""So long: two attempts that have half of their files pinned, and wait for room for the rest, would wait for ever."""
 AT_ONCE = 16
 OURS = "blake3:"
 
@@ -50,15 +53,17 @@ class Fetches:
         self._say = say
         self._under_way: dict[str, tuple[asyncio.Task[str], set[str]]] = {}
         """By source: the fetch, and who waits for it."""
+        self._tasks: set[asyncio.Task[str]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
 
     async def have(self, source: Source, pin: str) -> tuple[str, Path]:
         """Its digest, and where it is in the cache, pinned. Raises TransferFailed, or OSError."""
+        key = f"{source.name} {source.digest}"
         while True:
             digest = source.key or await self._recalled(source)
             if digest and (path := self._cache.get(digest, pin)) is not None:
                 return digest, path
-            task, pins = self._joined(source)
+            task, pins = self._joined(key, source)
             pins.add(pin)
             try:
                 digest = await asyncio.shield(task)
@@ -66,17 +71,27 @@ class Fetches:
                 pins.discard(pin)
                 if not pins and not task.done():
                     task.cancel()
+                    self._forget(key, task)  # who comes now must not join what is ending
             if (path := self._cache.get(digest, pin)) is not None:
                 return digest, path
 
-    def _joined(self, source: Source) -> tuple["asyncio.Task[str]", set[str]]:
-        key = f"{source.name} {source.digest}"
+    async def close(self) -> None:
+        """When nobody waits any more: claims are released before the cache is closed."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _joined(self, key: str, source: Source) -> tuple["asyncio.Task[str]", set[str]]:
         if key not in self._under_way:
             pins: set[str] = set()
             task = asyncio.get_running_loop().create_task(self._fetch(source, pins))
             self._under_way[key] = task, pins
-            task.add_done_callback(lambda _: self._under_way.pop(key, None))
+            self._tasks.add(task)
+            task.add_done_callback(lambda done: self._forget(key, done))
+            task.add_done_callback(self._tasks.discard)
         return self._under_way[key]
+
+    def _forget(self, key: str, task: "asyncio.Task[str]") -> None:
+        if key in self._under_way and self._under_way[key][0] is task:
+            del self._under_way[key]
 
     async def _recalled(self, source: Source) -> str:
         """What it had when it was last fetched, if it is still the same there."""
@@ -88,29 +103,26 @@ class Fetches:
             return digest
         if not validator:
             return ""
-        _, now = await self._mover.stat(source.urls[0])
+        try:
+            _, now = await self._mover.stat(source.urls[0])
+        except TransferFailed:
+            return ""  # not all who may read it may ask about it; if it cannot be had, fetching says so
         return digest if now == validator else ""
 
     async def _fetch(self, source: Source, pins: set[str]) -> str:
         """Returns its digest; it is pinned for all who wait."""
         async with self._room:
-            claim = await self._claimed(source)
+            claim, awaited = await self._claimed(source)
             try:
-                if source.key and all(self._cache.get(source.key, pin) for pin in pins):
-                    return source.key  # another worker of this node has just fetched it
+                digest = source.key or (await self._recalled(source) if awaited else "")
+                if digest and all(self._cache.get(digest, pin) for pin in pins):
+                    return digest  # another worker of this node has just fetched it
                 if source.size_bytes >= 0:
                     await self._when_there_is_room(
-                        claim, source, lambda: self._cache.reserve(claim, source.size_bytes)
+                        source.urls[0], lambda: self._cache.reserve(claim, source.size_bytes)
                     )
                 fetched = await self._try(source, claim)
-                first, *others = pins
-                await self._when_there_is_room(
-                    claim,
-                    source,
-                    lambda: self._cache.add(claim, fetched.digest, fetched.size_bytes, first),
-                )
-                for pin in others:
-                    self._cache.get(fetched.digest, pin)
+                await self._add(claim, fetched, pins)
             finally:
                 claim.release()
         if source.digest and not source.key:
@@ -119,15 +131,22 @@ class Fetches:
             self._cache.remember(source.name, fetched.validator, fetched.digest)
         return fetched.digest
 
-    async def _claimed(self, source: Source) -> Claim:
+    async def _claimed(self, source: Source) -> tuple[Claim, bool]:
+        """And whether another had it meanwhile."""
+        awaited = False
         # Another process has it, and tells nobody when it is done.
-        while (claim := self._cache.claim(source.key or f"url:{source.name}")) is None:  # noqa: ASYNC110
+        while (claim := self._cache.claim(source.key or f"url:{source.name}")) is None:
+            awaited = True
             await asyncio.sleep(ELSEWHERE_S)
-        return claim
+        return claim, awaited
 
     async def _try(self, source: Source, claim: Claim) -> Fetched:
         what = Fetch(
-            urls=source.urls, path=str(claim.path), digest=source.digest, size_bytes=source.size_bytes
+            urls=source.urls,
+            path=str(claim.path),
+            digest=source.digest,
+            size_bytes=source.size_bytes,
+            most_bytes=self._cache.size_bytes,
         )
         for pause_s in (*PAUSES_S, None):
             try:
@@ -138,7 +157,7 @@ class Fetches:
             except TransferFailed as failed:
                 self._mark(source, failed.bad)
                 if pause_s is None or failed.trouble not in PASSING or failed.not_before_s > pause_s:
-                    raise
+                    raise _told(failed, source) from failed
             await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
@@ -147,16 +166,38 @@ class Fetches:
             for url, why in bad:
                 self._say(Marked(source.name, url, why))
 
-    async def _when_there_is_room(self, claim: Claim, source: Source, do: Callable[[], object]) -> None:
+    async def _add(self, claim: Claim, fetched: Fetched, pins: set[str]) -> None:
+        """Who waits for it may have changed by the time there is room."""
+        digest, size_bytes = fetched.digest, fetched.size_bytes
+        await self._when_there_is_room(
+            fetched.url, lambda: self._cache.add(claim, digest, size_bytes, next(iter(pins)))
+        )
+        for pin in pins:
+            self._cache.get(digest, pin)
+
+    async def _when_there_is_room(self, url: str, do: Callable[[], object]) -> None:
         """What is larger than the whole cache never has any."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + FULL_MOST_S
         while True:
             try:
                 do()
                 return
             except CacheFull as full:
                 if full.too_large:
-                    claim.path.unlink(missing_ok=True)
-                    raise TransferFailed(Trouble.REFUSED, source.urls[0], str(full)) from None
+                    raise TransferFailed(Trouble.REFUSED, shown(url), str(full)) from None
+                if loop.time() >= until:  # another worker may have room
+                    raise TransferFailed(Trouble.FULL, shown(url), str(full), errno="ENOSPC") from None
             except CacheBusy as busy:
+                if loop.time() >= until:
+                    raise
                 log.warning("%s", busy)
             await asyncio.sleep(FULL_S)
+
+
+def _told(failed: TransferFailed, source: Source) -> TransferFailed:
+    """As the manager is told: a name that none of its places has any more is what is missing, not one of them."""
+    url = failed.url or shown(source.urls[0])
+    if is_name(source.name) and failed.trouble in (Trouble.CORRUPT, Trouble.MISSING):
+        url = source.name
+    return TransferFailed(failed.trouble, url, failed.note, failed.not_before_s, failed.errno, failed.bad)

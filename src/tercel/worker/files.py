@@ -107,10 +107,13 @@ class Files:
             try:
                 leavings = held.job.leavings(report.task, held.line)
             except UsageError as error:
+                self._delivering.discard([report.attempt])
                 hitch = Hitch(Stage.STAGE_OUT, Trouble.REFUSED, "", str(error))
                 self._on_owed(self._agent.on_undelivered(report.attempt, hitch))
                 continue
             self._delivering.begin(report, leavings, held.lost)
+        if undelivered := self._agent.take_undelivered():
+            self._delivering.discard(undelivered)
 
     def cache_news(self) -> tuple[list[tuple[str, int]], list[str]]:
         """Names of files that came into the cache, with their sizes, and those that went."""
@@ -125,14 +128,17 @@ class Files:
         parcels = self._agent.parcels
         self._delivering.drop([attempt for attempt in attempts if attempt not in parcels])
 
-    def drop(self, attempts: list[int], now: float, *, tell: bool) -> None:
-        """They are not wanted any more."""
-        gone, owed = self._agent.drop_parcels(attempts, now, tell=tell)
+    def drop(self, attempts: list[int], *, tell: bool) -> list[int]:
+        """They are not wanted any more. Returns those that nothing more is heard of: they were parked, or nobody is to be told."""
+        gone, owed = self._agent.drop_parcels(attempts, tell=tell)
         self._delivering.drop(gone)
         if owed:
             self._on_owed(owed)
+        return [attempt for attempt in gone if attempt not in self._agent.owed]
 
     async def close(self) -> None:
-        await self._delivering.close()
-        await self._bringing.close()
-        await self._mover.close()
+        try:
+            await self._delivering.close()
+            await self._bringing.close()
+        finally:
+            await self._mover.close()

@@ -43,9 +43,12 @@ class Outgoing:
         parcels: list[Parcel] = []
         for path in sorted(self.dir.glob(f"*{SUFFIX}")):
             try:
-                parcels.append(_decode(path.read_bytes()))
-            except msgspec.MsgspecError as error:
+                parcel = _decode(path.read_bytes())
+            except (msgspec.MsgspecError, IsADirectoryError) as error:
                 log.warning("%s is no parcel, and is removed: %s.", path, error)
+                continue
+            if path.name == f"{parcel.report.attempt}{SUFFIX}":
+                parcels.append(parcel)
         known = {str(parcel.report.attempt) for parcel in parcels}
         for path in self.dir.iterdir():
             if path.name.removesuffix(SUFFIX) not in known:

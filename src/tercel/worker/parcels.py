@@ -48,9 +48,19 @@ class Parcels:
             self.parked[attempt] = report
         return unstaged(report, hitch)
 
+    def spoilt(self, attempt: int, note: str, errno: str) -> Report | None:
+        """The report of an attempt whose files are gone from this node, or cannot be read."""
+        report = self.delivering.pop(attempt, None)
+        if report is None:
+            return None
+        lost = msgspec.structs.replace(
+            report, end=End.INTERRUPTED, code=0, note=note, errno=errno, value=None
+        )
+        return told(lost)
+
     def park(self, report: Report) -> None:
-        """Its files are delivered, and cannot be registered yet. It is delivered anew when it goes on: that changes nothing."""
-        self.parked[report.attempt] = msgspec.structs.replace(report, files=())
+        """Its files are delivered, and cannot be registered yet. They are delivered anew when it goes on: that changes nothing."""
+        self.parked[report.attempt] = report
 
     def resume(self, attempts: Iterable[int]) -> list[Report]:
         """Those that go on."""

@@ -158,8 +158,10 @@ class Worker:
                     self._failed_in_a_callback(),
                 )
             finally:
-                await self._leaving.stop_runner()
-                await self._files.close()
+                try:
+                    await self._leaving.stop_runner()
+                finally:
+                    await self._files.close()
             if self._failure is not None:
                 raise self._failure  # while the runner was stopping
 
@@ -330,7 +332,7 @@ class Worker:
     # -- from the manager ---------------------------------------------------------------------------------
 
     def _on_welcome(self, welcome: Welcome) -> None:
-        self._files.drop(welcome.drop, time.time(), tell=False)
+        self._files.drop(welcome.drop, tell=False)
         kill = self._agent.on_welcome(welcome.drop)
         if kill:
             self._runner.kill(kill)
@@ -399,12 +401,14 @@ class Worker:
             self._talk.seen(seen)
 
     def _give_back(self, attempts: list[int]) -> None:
+        if attempts:
+            self._files.look()  # nothing is moved for them any more
         # Without a link there is nobody to tell: the next Hello will not name them.
         if attempts and self._talk is not None:
             self._talk.returned(attempts)
 
     def _cancel(self, attempts: list[int]) -> None:
-        self._files.drop(attempts, time.time(), tell=True)
+        self._runner.forget(self._files.drop(attempts, tell=True))
         kill, unstarted = self._agent.on_cancel(attempts)
         if kill:
             self._runner.kill(kill)

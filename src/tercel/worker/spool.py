@@ -60,9 +60,10 @@ class Spool:
         at = 0
         while (record := _record(data, at)) is not None:
             (reports, acknowledged), at = record
-            owed.update((report.attempt, report) for report in reports)
+            # Those are of earlier records: an attempt that was parked, and went on, is reported once more.
             for attempt in acknowledged:
                 owed.pop(attempt, None)
+            owed.update((report.attempt, report) for report in reports)
         self._size = at
         if at < len(data):
             log.warning("Cut %d bytes off the end of %s: no whole record.", len(data) - at, self._path)
