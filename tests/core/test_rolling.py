@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercel.core.files import Input
 from tercel.core.intervals import IntervalSet
 from tercel.core.model import After, JobRow, JobSpec
 from tercel.core.rolling import Standing, healthy, plan
@@ -131,7 +133,13 @@ def test_a_task_whose_need_failed_stays_as_it_is_unless_that_is_undone_with_it()
 
 
 def test_with_nothing_staged_the_last_healthy_checkpoint_is_the_acceptance() -> None:
-    assert {healthy(asked) for asked in Checkpoint} == {Checkpoint.ACCEPTED}
+    reads = standing(1, 1).row
+    reads = msgspec.structs.replace(
+        reads, spec=msgspec.structs.replace(reads.spec, inputs=(Input(source="https://store/x"),))
+    )
+    rows = [standing(2, 1).row, reads]
+    assert {healthy(asked, rows) for asked in Checkpoint} == {Checkpoint.ACCEPTED}
+    assert [healthy(asked, [reads]) for asked in Checkpoint] == list(Checkpoint)
 
 
 @pytest.mark.C(6)
