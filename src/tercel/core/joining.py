@@ -88,10 +88,9 @@ class Joining(Booking):
         if job is None or stray is None:
             return False
         current = job.flights.get(held.task)
-        if current is not None and current.worker.online:
-            return False
-        stray.parked = True
-        return True
+        stray.worker = worker  # the one it was given to may have been forgotten meanwhile
+        stray.parked = current is None or not current.worker.online
+        return stray.parked
 
     def _resume_all(self, worker: Worker, parked: Iterable[Held]) -> None:
         """Those of which the task waits for nothing any more, or that were told so on a link that is gone."""

@@ -374,6 +374,11 @@ class Agent:
                 self._debts.forget([attempt])
                 self.parcels.park(report)
 
+    def on_resume(self, attempts: list[int]) -> tuple[list[Report], list[int]]:
+        """Returns (those that go on, those that are not here: the manager must hear of that, or it waits for them for ever)."""
+        missing = self._unknown(attempts)
+        return self.parcels.resume(attempts), missing
+
     def drop_parcels(self, attempts: list[int], now: float, *, tell: bool) -> tuple[list[int], list[Report]]:
         """Nobody wants what these left. Returns (whose files may go, the reports that are owed if somebody is to be told)."""
         under_way, parked = self.parcels.drop(attempts)

@@ -75,9 +75,12 @@ class Delivering:
         self._parcels[report.attempt] = Parcel(report, found, list(lost))
         self._start(report, fresh=True)
 
-    def resume(self, attempts: list[int]) -> None:
-        for report in self._agent.parcels.resume(attempts):
+    def resume(self, attempts: list[int]) -> list[int]:
+        """Returns those that are not here."""
+        going, missing = self._agent.on_resume(attempts)
+        for report in going:
             self._start(report, fresh=False)
+        return missing
 
     def drop(self, attempts: list[int]) -> None:
         """Nobody wants them any more, or the manager has what they are about."""

@@ -12,7 +12,17 @@ from tercel.core.reports import Report
 from tercel.core.states import Stage
 from tercel.data.cache import Cache
 from tercel.data.moving import Mover
-from tercel.wire.messages import Booked, FromManager, FromWorker, Located, Park, Resume, Stages, Undo
+from tercel.wire.messages import (
+    Booked,
+    FromManager,
+    FromWorker,
+    Located,
+    Park,
+    Resume,
+    Returned,
+    Stages,
+    Undo,
+)
 from tercel.worker.agent import Agent
 from tercel.worker.asking import Asking
 from tercel.worker.bringing import Bringing
@@ -84,7 +94,8 @@ class Files:
             case Park(attempts):
                 self._agent.on_park(attempts)
             case Resume(attempts):
-                self._delivering.resume(attempts)
+                if missing := self._delivering.resume(attempts):
+                    self._say(Returned(missing))
             case Undo(job, task, urls, lost):
                 self._agent.on_undo(job, task, urls, lost)
 
