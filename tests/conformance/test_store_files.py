@@ -161,7 +161,7 @@ def test_what_tasks_left_that_have_ended_is_known_but_asked_of_nobody(kept: Kept
     made = FileRegistered(file("lfn:a", job=1, task=4), (STORE,))
     hand_over(kept.store, job(1), made, MadeUndone(1, ((4, 4),)), *concluded([4], state=FAILED))
     (live,) = kept.reopen().jobs
-    assert (live.left, kept.store.left_overs(1)) == ({}, {4: [STORE]})
+    assert (live.left, kept.store.left_overs(1, [(0, 9)])) == ({}, {4: [STORE]})
 
 
 def test_what_is_registered_again_is_not_removed_under_its_readers(kept: Kept) -> None:
@@ -172,7 +172,7 @@ def test_what_is_registered_again_is_not_removed_under_its_readers(kept: Kept) -
         )
         again = FileRegistered(file("lfn:a", digest=DIGESTS[1], job=1, task=task), (STORE,))
         hand_over(kept.store, again)
-        assert kept.store.left_overs(1) == {}
+        assert kept.store.left_overs(1, [(0, 9)]) == {}
         hand_over(kept.store, FileRemoved("lfn:a"))
 
 
@@ -183,7 +183,8 @@ def test_a_place_that_another_file_has_as_well_is_not_left_over(kept: Kept) -> N
         FileRegistered(file("lfn:kept"), (STORE,)),
         MadeUndone(1, ((4, 4),)),
     )
-    assert kept.store.left_overs(1) == {4: [OTHER]}
+    assert kept.store.left_overs(1, [(0, 9)]) == {4: [OTHER]}
+    assert kept.store.left_overs(1, [(0, 3), (5, 9)]) == {}
 
 
 # --- cleaning
@@ -213,7 +214,7 @@ def test_of_what_a_removed_job_made_only_what_people_named_stays(kept: Kept, lim
     assert clean(kept.store, limit=limit) == 3
     assert names(kept.store) == ["https://mine", "lfn:fit", "lfn:gone"]
     assert [row.job for row in kept.store.files_from(prefix="lfn:", limit=9)] == [1, 1]
-    assert kept.store.left_overs(1) == {}
+    assert kept.store.left_overs(1, [(0, 9)]) == {}
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])

@@ -70,7 +70,7 @@ FILES_MADE = """
 NAMES_AT = """
     SELECT url, name FROM json_each(:urls) AS asked CROSS JOIN replica ON replica.url = asked.value
 """
-LEFT = "SELECT task, url FROM left_over WHERE job = ? ORDER BY task, url"
+LEFT = "SELECT task, url FROM left_over WHERE job = ? AND task BETWEEN ? AND ? ORDER BY task, url"
 READERS = """
     SELECT job, source FROM json_each(:begins) AS asked
         CROSS JOIN file_use ON file_use.begins = asked.value CROSS JOIN job ON job.id = file_use.job

@@ -203,10 +203,11 @@ def readers(connection: sqlite3.Connection, name: str, limit: int) -> list[int]:
     return sorted({job for job, source in rows if may_mean(source, name)}, reverse=True)[:limit]
 
 
-def left(connection: sqlite3.Connection, job: int) -> dict[int, list[str]]:
+def left(connection: sqlite3.Connection, job: int, ranges: Sequence[Range]) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
-    for task, url in connection.execute(queries.LEFT, (job,)):
-        found.setdefault(task, []).append(url)
+    for first, last in ranges:
+        for task, url in connection.execute(queries.LEFT, (job, first, last)):
+            found.setdefault(task, []).append(url)
     return found
 
 
