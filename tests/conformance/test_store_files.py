@@ -38,7 +38,7 @@ def test_a_registered_file_is_there_with_its_replicas_after_a_restart(kept: Kept
     (found,) = kept.store.files(["lfn:none", "lfn:calib/2026 µ", "lfn:calib/2026 µ"])
     assert found.file == row
     assert found.replicas == tuple(
-        ReplicaRow(name=row.name, url=url, verified_at=row.made_at) for url in (OTHER, STORE)
+        ReplicaRow(name=row.name, url=url, verified_at=row.made_at, made=True) for url in (OTHER, STORE)
     )
 
 
@@ -155,6 +155,20 @@ def test_what_undone_tasks_made_is_gone_and_noted_where_it_was_delivered_to(kept
     hand_over(kept.store, LeftRemoved(1, 4))
     (live,) = kept.reopen().jobs
     assert live.left == {}
+
+
+def test_what_others_put_elsewhere_is_not_removed_with_the_task_that_made_the_file(kept: Kept) -> None:
+    mine, ours, theirs = "sftp://store/mine", "https://mirror/ours", "s3://bucket/theirs"
+    hand_over(kept.store, FileRegistered(file("lfn:a", job=1, task=4), (mine,)))
+    hand_over(kept.store, FileRegistered(file("lfn:a"), (mine, ours)))  # somebody knows a mirror
+    hand_over(
+        kept.store, FileRegistered(file("lfn:a", job=2, task=4), (theirs,))
+    )  # another job made the same
+    hand_over(kept.store, ReplicaSet(ReplicaRow(name="lfn:a", url=mine, bad="flipped")))
+    (found,) = kept.store.files(["lfn:a"])
+    assert [row.url for row in found.replicas if row.made] == [mine]
+    hand_over(kept.store, MadeUndone(1, ((4, 4),)))
+    assert kept.store.left_overs(1, [(0, 9)]) == {4: [mine]}
 
 
 def test_what_tasks_left_that_have_ended_is_known_but_asked_of_nobody(kept: Kept) -> None:

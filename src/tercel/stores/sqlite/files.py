@@ -55,6 +55,8 @@ def _register(connection: sqlite3.Connection, changes: list[FileRegistered]) -> 
             "digest": change.file.digest,
             "url": url,
             "at": change.file.made_at,
+            "job": change.file.job,
+            "task": change.file.task,
         }
         for change in changes
         for url in change.urls
@@ -143,8 +145,8 @@ def named(connection: sqlite3.Connection, names: Iterable[str]) -> list[Catalogu
         where = {"names": _json(some).decode()}
         rows = {columns[0]: _file(columns) for columns in connection.execute(queries.FILES_NAMED, where)}
         places: dict[str, list[ReplicaRow]] = {}
-        for name, url, verified_at, bad in connection.execute(queries.REPLICAS_NAMED, where):
-            row = ReplicaRow(name=name, url=url, verified_at=verified_at, bad=bad)
+        for name, url, verified_at, bad, made in connection.execute(queries.REPLICAS_NAMED, where):
+            row = ReplicaRow(name=name, url=url, verified_at=verified_at, bad=bad, made=bool(made))
             places.setdefault(name, []).append(row)
         found += [
             Catalogued(rows[name], tuple(sorted(places.get(name, ()), key=lambda row: row.url)))
