@@ -13,6 +13,7 @@ from tercel.core.states import Checkpoint
 
 from .test_graph import KINDS, events, play, shapes
 from .transcript import Stage
+from .wording import row_of
 
 
 @pytest.mark.C(6)
@@ -131,7 +132,10 @@ def test_a_task_whose_need_failed_stays_as_it_is_unless_that_is_undone_with_it()
 
 
 def test_with_nothing_staged_the_last_healthy_checkpoint_is_the_acceptance() -> None:
-    assert {healthy(asked) for asked in Checkpoint} == {Checkpoint.ACCEPTED}
+    reads, reads_nothing = row_of(1, {"in": "https://store/x"}, 0.0), row_of(2, {}, 0.0)
+    for asked in Checkpoint:
+        assert healthy(asked, [reads]) is asked
+        assert healthy(asked, [reads, reads_nothing]) is Checkpoint.ACCEPTED
 
 
 @pytest.mark.C(6)
