@@ -1,6 +1,7 @@
 """Files and contents over HTTP: what is registered, kept, read back in parts, refused; and who may do what."""
 
 import asyncio
+import errno
 import io
 import os
 from pathlib import Path
@@ -11,13 +12,18 @@ from blake3 import blake3
 from multidict import CIMultiDict
 
 from tercel.core.changes import Change, FileRegistered, FileRemoved, MadeUndone, ReplicaRemoved, ReplicaSet
-from tercel.core.errors import StoreFull, UsageError
+from tercel.core.errors import PassingFault, StoreFull, UsageError
 from tercel.core.files import FileRow, Location, ReplicaRow
-from tercel.core.model import Role
+from tercel.core.model import Needs, Role
+from tercel.core.presence import WorkerInfo
+from tercel.links.local import local_pair
 from tercel.manager import vault
 from tercel.manager.catalogue import Catalogue
+from tercel.manager.conversation import converse
+from tercel.stores.contract import Catalogued
 from tercel.stores.memory import MemoryStore
 from tercel.wire.api_files import FileList, FileStanding
+from tercel.wire.messages import PROTOCOL, Hello, Locate, Welcome
 from tests.api.house import Answer, House, open_house
 
 DATA = os.urandom(3 * 2**20 + 17)
@@ -296,6 +302,35 @@ async def test_a_restored_job_has_its_files_and_those_that_are_taken_are_told(
     assert found["lfn:mine"].digest == ONE
     assert [replica.url for replica in found["lfn:same"].replicas] == ["s3://b/same"]
     assert (found["lfn:free"].job, found["lfn:free"].task, found["lfn:free"].replicas) == (1, 2, [])
+
+
+async def test_a_disk_that_cannot_be_read_ends_no_more_than_the_link_on_which_somebody_asked(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> list[Catalogued]:
+        raise PassingFault("the disk is gone")
+
+    worker_end, manager_end = local_pair()
+    conversation = asyncio.create_task(converse(house.manager, manager_end))
+    await worker_end.send([Hello(PROTOCOL, "w", "1", WorkerInfo(node="n", capacity=Needs(1000, 0)), [])])
+    assert isinstance((await worker_end.receive())[0], Welcome)
+    with monkeypatch.context() as patched:
+        patched.setattr(house.manager.store, "files", broken)
+        await worker_end.send([Locate(1, ["lfn:a"])])
+        await asyncio.wait_for(conversation, 20)  # and raises nothing
+    assert not house.manager.machine.workers["w"].online
+    await house.still_works()
+
+
+async def test_contents_that_cannot_be_looked_at_are_a_fault_that_passes(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> list[Path]:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "glob", broken)
+    with pytest.raises(PassingFault, match="Input/output error"):
+        house.manager.vault.sweep(lambda _: [])
 
 
 # -- what is on its way to the store ----------------------------------------------------------------------

@@ -173,6 +173,7 @@ CREATE TABLE replica (
             url TEXT NOT NULL,
             verified_at REAL NOT NULL,
             bad TEXT NOT NULL,
+            made INTEGER NOT NULL,
             PRIMARY KEY (name, url)
         ) WITHOUT ROWID
         ;

@@ -234,7 +234,10 @@ def answers(store: Store, attempts: int = 0) -> dict[str, object]:
                 for ranges in ([(first, last)], [(first + 1, last - 2), (last, last)])
                 for after, limit in (((-1, ""), 1000), ((first + 1, NAMES[2]), 2), ((-1, ""), 0))
             ],
-            f"{job} left over": store.left_overs(job),
+            f"{job} left over": [
+                store.left_overs(job, ranges)
+                for ranges in ([(first, last)], [(first, first), (last - 1, last)], [])
+            ],
             f"{job} dependents": store.dependents(job),
         }
     for attempt in range(1, attempts + 1):

@@ -38,7 +38,7 @@ def test_a_registered_file_is_there_with_its_replicas_after_a_restart(kept: Kept
     (found,) = kept.store.files(["lfn:none", "lfn:calib/2026 µ", "lfn:calib/2026 µ"])
     assert found.file == row
     assert found.replicas == tuple(
-        ReplicaRow(name=row.name, url=url, verified_at=row.made_at) for url in (OTHER, STORE)
+        ReplicaRow(name=row.name, url=url, verified_at=row.made_at, made=True) for url in (OTHER, STORE)
     )
 
 
@@ -157,11 +157,25 @@ def test_what_undone_tasks_made_is_gone_and_noted_where_it_was_delivered_to(kept
     assert live.left == {}
 
 
+def test_what_others_put_elsewhere_is_not_removed_with_the_task_that_made_the_file(kept: Kept) -> None:
+    mine, ours, theirs = "sftp://store/mine", "https://mirror/ours", "s3://bucket/theirs"
+    hand_over(kept.store, FileRegistered(file("lfn:a", job=1, task=4), (mine,)))
+    hand_over(kept.store, FileRegistered(file("lfn:a"), (mine, ours)))  # somebody knows a mirror
+    hand_over(
+        kept.store, FileRegistered(file("lfn:a", job=2, task=4), (theirs,))
+    )  # another job made the same
+    hand_over(kept.store, ReplicaSet(ReplicaRow(name="lfn:a", url=mine, bad="flipped")))
+    (found,) = kept.store.files(["lfn:a"])
+    assert [row.url for row in found.replicas if row.made] == [mine]
+    hand_over(kept.store, MadeUndone(1, ((4, 4),)))
+    assert kept.store.left_overs(1, [(0, 9)]) == {4: [mine]}
+
+
 def test_what_tasks_left_that_have_ended_is_known_but_asked_of_nobody(kept: Kept) -> None:
     made = FileRegistered(file("lfn:a", job=1, task=4), (STORE,))
     hand_over(kept.store, job(1), made, MadeUndone(1, ((4, 4),)), *concluded([4], state=FAILED))
     (live,) = kept.reopen().jobs
-    assert (live.left, kept.store.left_overs(1)) == ({}, {4: [STORE]})
+    assert (live.left, kept.store.left_overs(1, [(0, 9)])) == ({}, {4: [STORE]})
 
 
 def test_what_is_registered_again_is_not_removed_under_its_readers(kept: Kept) -> None:
@@ -172,7 +186,7 @@ def test_what_is_registered_again_is_not_removed_under_its_readers(kept: Kept) -
         )
         again = FileRegistered(file("lfn:a", digest=DIGESTS[1], job=1, task=task), (STORE,))
         hand_over(kept.store, again)
-        assert kept.store.left_overs(1) == {}
+        assert kept.store.left_overs(1, [(0, 9)]) == {}
         hand_over(kept.store, FileRemoved("lfn:a"))
 
 
@@ -183,7 +197,8 @@ def test_a_place_that_another_file_has_as_well_is_not_left_over(kept: Kept) -> N
         FileRegistered(file("lfn:kept"), (STORE,)),
         MadeUndone(1, ((4, 4),)),
     )
-    assert kept.store.left_overs(1) == {4: [OTHER]}
+    assert kept.store.left_overs(1, [(0, 9)]) == {4: [OTHER]}
+    assert kept.store.left_overs(1, [(0, 3), (5, 9)]) == {}
 
 
 # --- cleaning
@@ -213,7 +228,7 @@ def test_of_what_a_removed_job_made_only_what_people_named_stays(kept: Kept, lim
     assert clean(kept.store, limit=limit) == 3
     assert names(kept.store) == ["https://mine", "lfn:fit", "lfn:gone"]
     assert [row.job for row in kept.store.files_from(prefix="lfn:", limit=9)] == [1, 1]
-    assert kept.store.left_overs(1) == {}
+    assert kept.store.left_overs(1, [(0, 9)]) == {}
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])

@@ -240,7 +240,7 @@ class ReplicaRemoved(msgspec.Struct, frozen=True):
 
 
 class MadeUndone(msgspec.Struct, frozen=True):
-    """What these tasks made is no longer in the catalogue. Where it was delivered to is noted: it is removed there before they are run again."""
+    """What these tasks made is no longer in the catalogue. Where they delivered it to is noted: it is removed there before they are run again."""
 
     job: int
     ranges: tuple[Range, ...]

@@ -72,7 +72,9 @@ def fault_of_hitch(hitch: Hitch, worker: str, info: WorkerInfo) -> Fault | None:
 def _sought(hitch: Hitch) -> tuple[str, Place, str]:
     """(tester, where it is asked, how often)."""
     trouble, url = hitch.trouble, hitch.url
-    if hitch.stage is Stage.REGISTER and url.startswith(KEPT):  # its worker has it: let it deliver that again
+    waits = trouble in PASSING or (trouble is Trouble.CORRUPT and hitch.stage is Stage.STAGE_OUT)
+    if url.startswith(KEPT) and (waits or hitch.stage is Stage.REGISTER):
+        # By the manager, who needs no tester: who meets it finds out, at the policy's times.
         return "worker:true", Place.HERE, DEFAULT_POLICY
     if hitch.stage is Stage.REGISTER:
         return f"unused:{url}", Place.HERE, DEFAULT_POLICY
@@ -87,7 +89,6 @@ def _sought(hitch: Hitch) -> tuple[str, Place, str]:
         return f"dns:{host.rpartition(':')[0]}", Place.SITE, DEFAULT_POLICY
     if trouble is Trouble.BUSY and scheme in ("http", "https"):
         return f"{scheme}://{host}/<500", Place.SITE, DEFAULT_POLICY
-    waits = trouble in PASSING or (trouble is Trouble.CORRUPT and hitch.stage is Stage.STAGE_OUT)
     if not waits:
         return "", Place.SITE, ""
     policy = DEFAULT_POLICIES["ssh-auth"] if trouble is Trouble.DENIED else DEFAULT_POLICY

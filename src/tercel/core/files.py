@@ -92,6 +92,8 @@ class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verified_at: float = 0.0
     bad: str = ""
     """Why it is not to be read, if so: its bytes were others, or gone."""
+    made: bool = False
+    """The task that made the file has put it there: it is removed there if the task is undone. What others put elsewhere is theirs."""
 
 
 class Made(msgspec.Struct, frozen=True, array_like=True):
@@ -147,6 +149,11 @@ class Location(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int = 0
     urls: tuple[str, ...] = ()
     """Of replicas that are not known to be bad."""
+
+
+def is_makers(known: FileRow, said: FileRow) -> bool:
+    """Whether what is said of a file that is known comes from the task that made it."""
+    return bool(said.job) and (said.job, said.task) == (known.job, known.task)
 
 
 def is_digest(text: str) -> bool:

@@ -88,10 +88,9 @@ class Joining(Booking):
         if job is None or stray is None:
             return False
         current = job.flights.get(held.task)
-        if current is not None and current.worker.online:
-            return False
-        stray.worker, stray.parked = worker, True  # it may have been forgotten, and be known anew
-        return True
+        stray.worker = worker  # the one it was given to may have been forgotten meanwhile
+        stray.parked = current is None or not current.worker.online
+        return stray.parked
 
     def _resume_all(self, worker: Worker, parked: Iterable[Held]) -> None:
         """Those of which the task waits for nothing any more, or that were told so on a link that is gone."""
@@ -105,15 +104,17 @@ class Joining(Booking):
             elif job is not None and held.task in job.ready and job.cap_room > 0:
                 self._resume_ready(job, held.task)
 
-    def _resume_ready(self, job: Job, task: int) -> bool:
-        """Whether a ready task goes on at the worker that keeps what it left."""
-        stray = parked_at_hand(job, task)
+    def _resume_ready(self, job: Job, task: int) -> None:
+        """A ready task goes on at the worker that keeps what it left. Of one that is away it waits for that, up to the grace time."""
+        stray = parked_at_hand(job, task) or _expected_back(job, task)
         if stray is None or job.cap_room <= 0:
-            return False
+            return
         job.ready.discard(task)
-        self._resume(stray)
+        if stray.worker.online:
+            self._resume(stray)
+        else:
+            self._promote(stray, stray.worker)  # it is told to go on when it says that it still has it
         self.settle(job)
-        return True
 
     def _reclaim(self, worker: Worker, held: Held, now: float) -> Flight | None:
         """An attempt given up as lost is back: take it up again unless the task is in better hands.
@@ -284,3 +285,9 @@ class Joining(Booking):
         self.changes.append(
             AttemptLost(Outcome(TaskState.CANCELLED, flight.worker.id, now, report, Blame.WORKER))
         )
+
+
+def _expected_back(job: Job, task: int) -> Flight | None:
+    """The last attempt of a task whose worker may come back, and has it still."""
+    away = [stray for stray in job.strays.get(task, ()) if not (stray.worker.online or stray.worker.given_up)]
+    return max(away, key=lambda stray: stray.attempt, default=None)

@@ -14,15 +14,14 @@ from enum import Enum, auto
 from urllib.parse import quote
 
 from tercel.core.errors import UsageError
+from tercel.core.filenames import NAME_MOST, URL_MOST, check_name
 from tercel.core.files import KEPT, LFN, UPLOADED, is_name
 
 MAX_PATH_BYTES = 2048
 """Of a path in a sandbox, whose own path comes before it: Linux takes 4096 for both."""
 MAX_PART_BYTES = 255
-MAX_URL_BYTES = 4000
-MAX_NAME = 1000
-"""Characters of a name of the catalogue."""
-MAX_LOCAL = MAX_NAME - 30
+MAX_URL_BYTES = URL_MOST
+MAX_LOCAL = NAME_MOST - 30
 """Of a path that becomes a part of one."""
 
 CREDENTIALS = "credentials come from the worker's environment, files or agent, and never stand in a job"
@@ -106,7 +105,7 @@ def check_source(place: str, field: str, *, uploads: bool = False) -> None:
     """Of an input. `uploads`: it may be the submitter's own, yet to be uploaded."""
     match form_of(place):
         case Form.NAME:
-            _check_name(place, field)
+            check_name(place, field)
         case Form.URL:
             _check_url(place, field)
         case Form.LOCAL if uploads:
@@ -122,7 +121,7 @@ def check_source(place: str, field: str, *, uploads: bool = False) -> None:
 def check_destination(place: str, field: str) -> None:
     """Of an output."""
     if place.startswith(LFN):
-        _check_name(place.removesuffix("/"), field)
+        check_name(place.removesuffix("/"), field)
     elif form_of(place) is Form.URL:
         _check_url(place, field)
         if not _path_of(place):
@@ -142,14 +141,6 @@ def canonical(name: str) -> str:
         return name
     start, _, path = name.partition("/")
     return start + posixpath.normpath("/" + path.lstrip("/"))
-
-
-def _check_name(name: str, field: str) -> None:
-    wrong = _no_name(name, MAX_NAME)
-    if not wrong and any(part in ("", ".", "..") for part in name.partition(":")[2].split("/")):
-        wrong = "it has an empty part, . or .."
-    if wrong:
-        raise UsageError(f"{_short(name)} is no name of a file: {wrong}", field)
 
 
 def _check_local(path: str, field: str) -> None:

@@ -20,7 +20,7 @@ class Undoing(Ending):
         ids = {*chosen, *behind}
         found = {id: job for id in ids if (job := self.find(id)) is not None}
         for job in list(found.values()):  # and what they need, for that decides what may run
-            for needed in {after.job for after in job.row.spec.after} | {edge[1] for edge in job.edges}:
+            for needed in _needed_by(job):
                 if (other := self.find(needed)) is not None:
                     found[needed] = other
         return rolling.plan(chosen, {id: standing_of(job) for id, job in found.items()}, only=only)
@@ -39,10 +39,13 @@ class Undoing(Ending):
             self._fence(job, part.tasks.intersection(job.finished))
             self._reopen(job, part.tasks)
             self._note_undone(job, part, who, now)
+        ids = set(behind)
         touched = {job.id: job for job, _ in parts}
-        touched |= {id: job for id in behind if (job := self.jobs.get(id)) is not None}
-        for job in touched.values():  # what a lost attempt may yet tell, it did with what is undone
-            for task in list(job.strays):
+        touched |= {id: job for id in ids if (job := self.jobs.get(id)) is not None}
+        for job in touched.values():
+            if ids.isdisjoint(_needed_by(job)):
+                continue
+            for task in list(job.strays):  # what a lost attempt may yet tell, it did with what is undone
                 self._conclude_strays(job, task, again=True)
         for job in touched.values():  # all, before any is looked at: what it needs may come after it
             graph.detach(job, self.find)
@@ -60,6 +63,11 @@ class Undoing(Ending):
         for tasks, what, note in told:
             if tasks:
                 self._note(job, tasks, what, note, now)
+
+
+def _needed_by(job: Job) -> set[int]:
+    """Jobs; itself too, if some of its tasks need others of it."""
+    return {after.job for after in job.row.spec.after} | {edge[1] for edge in job.edges}
 
 
 def standing_of(job: Job) -> Standing:

@@ -25,7 +25,7 @@ from tercel.core.changes import (
     ReplicaSet,
 )
 from tercel.core.errors import PassingFault
-from tercel.core.files import KEPT, FileRow, Location, ReplicaRow
+from tercel.core.files import KEPT, FileRow, Location, ReplicaRow, is_makers
 from tercel.core.reports import Report
 from tercel.stores.contract import Catalogued, Store
 
@@ -161,8 +161,10 @@ def _after(change: FileChange, found: Catalogued | None) -> Catalogued | None:
         case FileRegistered(file, urls):
             found = found or Catalogued(file, ())
             if found.file.digest == file.digest:
+                made = is_makers(found.file, file)
                 for url in urls:
-                    found = _with(found, ReplicaRow(name=file.name, url=url, verified_at=file.made_at))
+                    row = ReplicaRow(name=file.name, url=url, verified_at=file.made_at, made=made)
+                    found = _with(found, row)
         case _ if found is None:
             pass
         case FileRemoved():
@@ -179,7 +181,8 @@ def _after(change: FileChange, found: Catalogued | None) -> Catalogued | None:
 
 
 def _with(found: Catalogued, replica: ReplicaRow) -> Catalogued:
-    others = (*_without(found, replica.url), replica)
+    made = replica.made or any(row.made for row in found.replicas if row.url == replica.url)
+    others = (*_without(found, replica.url), msgspec.structs.replace(replica, made=made))
     return Catalogued(found.file, tuple(sorted(others, key=lambda row: row.url)))
 
 

@@ -156,7 +156,9 @@ class Conversation:
             self._parting = "; ".join(str(fault) for fault in faults.exceptions)
             if self.worker:
                 self._manager.machine.workers[self.worker].note = f"its link was cut: {self._parting}"
-        except* LinkClosed as faults:
+        except* (
+            PassingFault
+        ) as faults:  # the link, or the disk: what was not taken is said again on the next one
             self._parting = "; ".join(str(fault) for fault in faults.exceptions)
 
     async def _admit(self, hello: Hello) -> bool:

@@ -6,6 +6,7 @@ A message for a worker that is not connected goes nowhere: when it comes back, t
 from collections.abc import Sequence
 
 from tercel.core.blocking import program_of
+from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
 from tercel.core.model import Call, Lease
@@ -89,14 +90,15 @@ class Telling:
 
     def _undo(self, job: Job, leases: Sequence[Lease], conversation: Conversation) -> None:
         """Before tasks are run again: what earlier attempts had delivered goes. What the manager keeps goes by itself."""
-        left = self._store.left_overs(job.id) if job.left else {}
+        again = job.left.intersection(IntervalSet((lease.first, lease.last) for lease in leases))
+        left = self._store.left_overs(job.id, again.ranges()) if again else {}
         for lease in leases:
             for task in range(lease.first, lease.last + 1):
-                urls = left.get(task, []) if task in job.left else []
+                urls = left.get(task, [])
                 lost = [stray.attempt for stray in job.strays.get(task, ())]
                 if urls or lost:
                     conversation.post(Undo(job.id, task, urls, lost))
-                if not urls and task in job.left:
+                if not urls and task in again:
                     self._machine.on_removed(job.id, task)
 
     def _own(

@@ -150,8 +150,14 @@ class Vault:
     def sweep(self, referred: Callable[[Collection[str]], Collection[str]]) -> int:
         """Remove what nobody refers to, and what a manager that was killed left on its way. Returns how many went.
 
-        `referred`: which of some URLs are replicas of a file.
+        `referred`: which of some URLs are replicas of a file. Raises PassingFault.
         """
+        try:
+            return self._swept(referred)
+        except OSError as error:
+            raise self._unreadable(error) from None
+
+    def _swept(self, referred: Callable[[Collection[str]], Collection[str]]) -> int:
         gone = 0
         for left in self._left_passing():
             _remove(left)

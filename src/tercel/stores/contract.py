@@ -259,8 +259,8 @@ class Store(SnapshotStore, Protocol):
     def readers(self, name: str, *, limit: int) -> list[int]:
         """Jobs whose tasks read this file, or may, by a source with holes: the newest first."""
 
-    def left_overs(self, job: int) -> dict[int, list[str]]:
-        """By task, ended or not: what MadeUndone noted and LeftRemoved did not take back."""
+    def left_overs(self, job: int, ranges: Sequence[Range]) -> dict[int, list[str]]:
+        """By task of these, ended or not: what MadeUndone noted and LeftRemoved did not take back."""
 
 
 def unattempted(span: SpanConcluded, task: int) -> Outcome:

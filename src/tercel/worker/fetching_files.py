@@ -156,6 +156,8 @@ class Fetches:
                 return fetched
             except TransferFailed as failed:
                 self._mark(source, failed.bad)
+                if is_name(source.name) and failed.trouble in (Trouble.MISSING, Trouble.CORRUPT):
+                    failed.url = source.name  # none of its places is any good: it waits for another
                 if pause_s is None or failed.trouble not in PASSING or failed.not_before_s > pause_s:
                     raise _told(failed, source) from failed
             await asyncio.sleep(pause_s)

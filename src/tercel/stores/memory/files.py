@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from tercel.core.changes import (
     FileRegistered,
     FileRemoved,
@@ -10,7 +12,7 @@ from tercel.core.changes import (
     ReplicaRemoved,
     ReplicaSet,
 )
-from tercel.core.files import KEPT, FileRow, ReplicaRow
+from tercel.core.files import KEPT, FileRow, ReplicaRow, is_makers
 from tercel.core.intervals import IntervalSet, Range
 from tercel.stores.contract import Catalogued, matcher
 
@@ -28,9 +30,11 @@ class Files:
     def apply(self, change: FileChange) -> None:
         match change:
             case FileRegistered(file, urls):
-                if self.files.setdefault(file.name, file).digest == file.digest:
+                known = self.files.setdefault(file.name, file)
+                if known.digest == file.digest:
+                    made = is_makers(known, file)
                     for url in urls:
-                        self._put(ReplicaRow(name=file.name, url=url, verified_at=file.made_at))
+                        self._put(ReplicaRow(name=file.name, url=url, verified_at=file.made_at, made=made))
             case FileRemoved(name):
                 self.remove(name)
             case ReplicaSet(replica):
@@ -45,7 +49,9 @@ class Files:
 
     def _put(self, replica: ReplicaRow) -> None:
         """It is not to be removed, then, whoever left it."""
-        self.replicas.setdefault(replica.name, {})[replica.url] = replica
+        places = self.replicas.setdefault(replica.name, {})
+        made = replica.made or (replica.url in places and places[replica.url].made)
+        places[replica.url] = msgspec.structs.replace(replica, made=made)
         self.left = {one for one in self.left if one[2] != replica.url}
 
     def remove(self, name: str) -> None:
@@ -57,7 +63,8 @@ class Files:
         for row in undone:
             urls = self.replicas.get(row.name, {})
             # What is kept at the manager goes by itself.
-            self.left |= {(job, row.task, url) for url in urls if not url.startswith(KEPT)}
+            gone = [url for url, replica in urls.items() if replica.made and not url.startswith(KEPT)]
+            self.left |= {(job, row.task, url) for url in gone}
             self.remove(row.name)
         self.left = {one for one in self.left if not self.names_at([one[2]])}
 

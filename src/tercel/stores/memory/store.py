@@ -347,9 +347,10 @@ class MemoryStore(Store):
             found = {row.id for row in rows for source in names_read(row.spec) if may_mean(source, name)}
         return sorted(found, reverse=True)[: max(limit, 0)]
 
-    def left_overs(self, job: int) -> dict[int, list[str]]:
+    def left_overs(self, job: int, ranges: Sequence[Range]) -> dict[int, list[str]]:
         with self._lock:
-            return self._books.catalogue.left_of(job)
+            left = self._books.catalogue.left_of(job)
+        return {task: urls for task, urls in left.items() if task in IntervalSet(ranges)}
 
 
 def _of_tasks(row: JobRow | None, items: Sequence[T], ranges: Sequence[Range]) -> list[T]:

@@ -114,7 +114,8 @@ def clean(
             connection.execute(queries.LEFT, found)
             slice.room -= 1
     _unnamed(slice, stay)
-    _drop(slice, file_queries.UPLOADS_UNUSED, {"before": unnamed_before})
+    if slice.room == limit:  # all uploads are looked at: not for every slice of something else
+        _drop(slice, file_queries.UPLOADS_UNUSED, {"before": unnamed_before})
     slice.notes += slice.take(queries.OLD_NOTES_REMOVE, {"before": before})
     if not slice.is_full():
         connection.execute(queries.CONDITION_NUMBER_KEEP)

@@ -7,13 +7,13 @@ FILE_ADD = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 REPLICA_ADD = """
-    INSERT INTO replica (name, url, verified_at, bad)
-    SELECT :name, :url, :at, '' WHERE EXISTS (SELECT 1 FROM file WHERE name = :name AND digest = :digest)
-    ON CONFLICT (name, url) DO UPDATE SET verified_at = excluded.verified_at, bad = ''
+    INSERT INTO replica (name, url, verified_at, bad, made)
+    SELECT :name, :url, :at, '', job <> 0 AND job = :job AND task = :task FROM file WHERE name = :name AND digest = :digest
+    ON CONFLICT (name, url) DO UPDATE SET verified_at = excluded.verified_at, bad = '', made = max(made, excluded.made)
 """
 REPLICA_SET = """
-    INSERT INTO replica (name, url, verified_at, bad)
-    SELECT :name, :url, :at, :bad WHERE EXISTS (SELECT 1 FROM file WHERE name = :name)
+    INSERT INTO replica (name, url, verified_at, bad, made)
+    SELECT :name, :url, :at, :bad, 0 WHERE EXISTS (SELECT 1 FROM file WHERE name = :name)
     ON CONFLICT (name, url) DO UPDATE SET verified_at = excluded.verified_at, bad = excluded.bad
 """
 LEFT_KEPT = """
@@ -30,7 +30,7 @@ UNDONE: tuple[str, ...] = (
     """
     INSERT OR IGNORE INTO left_over (job, task, url)
     SELECT f.job, f.task, r.url FROM file AS f CROSS JOIN replica AS r ON r.name = f.name
-    WHERE f.job <> 0 AND f.job = :job AND f.task BETWEEN :first AND :last AND substr(r.url, 1, 7) <> 'tercel:'
+    WHERE f.job <> 0 AND f.job = :job AND f.task BETWEEN :first AND :last AND r.made AND substr(r.url, 1, 7) <> 'tercel:'
     """,
     """
     DELETE FROM replica WHERE name IN (
@@ -56,7 +56,7 @@ FILES_NAMED = """
     FROM json_each(:names) AS asked CROSS JOIN file ON file.name = asked.value
 """
 REPLICAS_NAMED = """
-    SELECT name, url, verified_at, bad FROM json_each(:names) AS asked CROSS JOIN replica ON replica.name = asked.value
+    SELECT name, url, verified_at, bad, made FROM json_each(:names) AS asked CROSS JOIN replica ON replica.name = asked.value
 """
 FILES_FROM = """
     SELECT name, size_bytes, digest, owner, made_at, job, task, attempt FROM file
@@ -70,7 +70,7 @@ FILES_MADE = """
 NAMES_AT = """
     SELECT url, name FROM json_each(:urls) AS asked CROSS JOIN replica ON replica.url = asked.value
 """
-LEFT = "SELECT task, url FROM left_over WHERE job = ? ORDER BY task, url"
+LEFT = "SELECT task, url FROM left_over WHERE job = ? AND task BETWEEN ? AND ? ORDER BY task, url"
 READERS = """
     SELECT job, source FROM json_each(:begins) AS asked
         CROSS JOIN file_use ON file_use.begins = asked.value CROSS JOIN job ON job.id = file_use.job

@@ -55,6 +55,8 @@ def _register(connection: sqlite3.Connection, changes: list[FileRegistered]) -> 
             "digest": change.file.digest,
             "url": url,
             "at": change.file.made_at,
+            "job": change.file.job,
+            "task": change.file.task,
         }
         for change in changes
         for url in change.urls
@@ -143,8 +145,8 @@ def named(connection: sqlite3.Connection, names: Iterable[str]) -> list[Catalogu
         where = {"names": _json(some).decode()}
         rows = {columns[0]: _file(columns) for columns in connection.execute(queries.FILES_NAMED, where)}
         places: dict[str, list[ReplicaRow]] = {}
-        for name, url, verified_at, bad in connection.execute(queries.REPLICAS_NAMED, where):
-            row = ReplicaRow(name=name, url=url, verified_at=verified_at, bad=bad)
+        for name, url, verified_at, bad, made in connection.execute(queries.REPLICAS_NAMED, where):
+            row = ReplicaRow(name=name, url=url, verified_at=verified_at, bad=bad, made=bool(made))
             places.setdefault(name, []).append(row)
         found += [
             Catalogued(rows[name], tuple(sorted(places.get(name, ()), key=lambda row: row.url)))
@@ -203,10 +205,11 @@ def readers(connection: sqlite3.Connection, name: str, limit: int) -> list[int]:
     return sorted({job for job, source in rows if may_mean(source, name)}, reverse=True)[:limit]
 
 
-def left(connection: sqlite3.Connection, job: int) -> dict[int, list[str]]:
+def left(connection: sqlite3.Connection, job: int, ranges: Sequence[Range]) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
-    for task, url in connection.execute(queries.LEFT, (job,)):
-        found.setdefault(task, []).append(url)
+    for first, last in ranges:
+        for task, url in connection.execute(queries.LEFT, (job, first, last)):
+            found.setdefault(task, []).append(url)
     return found
 
 

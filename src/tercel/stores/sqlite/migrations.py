@@ -98,6 +98,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
             url TEXT NOT NULL,
             verified_at REAL NOT NULL,
             bad TEXT NOT NULL,
+            made INTEGER NOT NULL,
             PRIMARY KEY (name, url)
         ) WITHOUT ROWID
         """,

@@ -262,6 +262,7 @@ SCHEMA: tuple[str, ...] = (
         url TEXT NOT NULL,
         verified_at REAL NOT NULL,
         bad TEXT NOT NULL,
+        made INTEGER NOT NULL,
         PRIMARY KEY (name, url)
     ) WITHOUT ROWID
     """,

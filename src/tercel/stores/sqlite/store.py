@@ -395,9 +395,9 @@ class SqliteStore(Store):
         with self._readers.snapshot() as connection:
             return files.readers(connection, name, max(limit, 0))
 
-    def left_overs(self, job: int) -> dict[int, list[str]]:
+    def left_overs(self, job: int, ranges: Sequence[Range]) -> dict[int, list[str]]:
         with self._readers.snapshot() as connection:
-            return files.left(connection, _known(job))
+            return files.left(connection, _known(job), _all_known(ranges))
 
 
 def _live(connection: sqlite3.Connection, row: JobRow) -> LiveJob:
@@ -417,7 +417,7 @@ def _live(connection: sqlite3.Connection, row: JobRow) -> LiveJob:
         skipped=outcomes.skipped(connection, row.id),
         edges=jobs.edges(connection, row.id),
         blocked=conditions.blocked(connection, row.id),
-        left=unfinished_only(files.left(connection, row.id), finished, failed, cancelled),
+        left=unfinished_only(files.left(connection, row.id, row.ranges), finished, failed, cancelled),
     )
 
 
