@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import hashlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from tercel.data.cache import Cache, CacheBusy
 from tercel.wire.messages import Book, Booked, Locate, Located, Marked, Removed, Undo
 from tercel.worker import fetching_files
 from tests.data.servers import WebServer, web
-from tests.worker.yard import asked, digest, hasten, yard
+from tests.worker.yard import PATIENCE_S, asked, digest, hasten, yard
 
 DATA = b"read me"
 ONE_LOOP = True
@@ -421,3 +423,54 @@ async def test_mover_that_is_killed_costs_a_try_and_nothing_else(tmp_path: Path,
         assert process is not None
         process._process.kill()
         assert await one.brought(attempt) == [{"x": DATA}]
+
+
+# -- the cache --------------------------------------------------------------------------------------------
+
+
+async def test_cache_that_takes_long_to_open_holds_nobody_but_those_who_need_it(
+    tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_open, opened = Event(), Cache.open
+
+    def slowly(cache: Cache) -> None:
+        assert may_open.wait(PATIENCE_S)
+        opened(cache)
+
+    monkeypatch.setattr(Cache, "open", slowly)
+    async with yard(tmp_path) as one:
+        attempts = one.offer(tasks=3, inputs=[f"{server.url}/x"])
+        (other,) = one.offer(2, outputs=(Output(name="r", to=("https://s/r",)),))
+        assert await one.brought(other) == [{}]
+        may_open.set()
+        assert await one.brought(*attempts) == [{"x": DATA}] * 3
+
+
+async def test_worker_that_leaves_while_its_cache_is_opened_leaves_no_pins(
+    tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_open, begun, opened = Event(), Event(), Cache.open
+
+    def slowly(cache: Cache) -> None:
+        begun.set()
+        assert may_open.wait(PATIENCE_S)
+        opened(cache)
+
+    monkeypatch.setattr(Cache, "open", slowly)
+    async with yard(tmp_path) as one:
+        one.offer(inputs=[f"{server.url}/x"])
+        await one.until(begun.is_set)
+        asyncio.get_running_loop().call_later(0.05, may_open.set)
+    assert list((tmp_path / "one/cache/pins").iterdir()) == []
+
+
+async def test_cache_that_somebody_removed_is_made_anew(tmp_path: Path, server: WebServer) -> None:
+    async with yard(tmp_path) as one:
+        (before,) = one.offer(inputs=[f"{server.url}/x"])
+        await one.brought(before)
+        shutil.rmtree(tmp_path / "one/cache")
+        (after,) = one.offer(inputs=[f"{server.url}/x"])
+        assert await one.brought(after) == [{"x": DATA}]
+        one.end(before)
+        shutil.rmtree(tmp_path / "one/cache")
+        one.end(after)

@@ -64,6 +64,7 @@ class Bringing:
         self._let_go: set[asyncio.Task[None]] = set()
         """That were cancelled, and are not done yet."""
         self._open = False
+        self._opening: asyncio.Task[None] | None = None
 
     def look(self) -> None:
         """Begin with what is newly wanted; let go of what no longer is."""
@@ -81,6 +82,8 @@ class Bringing:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), *self._let_go, return_exceptions=True)
         await self._fetches.close()
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
         if self._open:
             self._open = False
             self._cache.close()
@@ -126,6 +129,29 @@ class Bringing:
         hitch = Hitch(Stage.STAGE_IN, failed.trouble, failed.url, failed.note, failed.not_before_s)
         self._on_owed(self._agent.on_unbrought(held.attempt, hitch, now))
 
+    # -- the cache ------------------------------------------------------------------------------------------
+
+    async def _open_cache(self) -> None:
+        """Raises OSError, or CacheBusy."""
+        if self._open and not self._cache.is_there():
+            log.warning("The cache %s was removed: it is made anew.", self._cache.dir)
+            self._open = False
+            self._cache.close()
+            self._cache.open()  # at once: there is nothing in it, and others use it meanwhile
+            self._open = True
+        if self._open:
+            return
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._opened())
+        await asyncio.shield(self._opening)
+
+    async def _opened(self) -> None:
+        try:
+            await asyncio.to_thread(self._cache.open)  # with many files it takes seconds
+            self._open = True
+        finally:
+            self._opening = None
+
     # -- one attempt's --------------------------------------------------------------------------------------
 
     async def _links(self, held: Attempt) -> list[tuple[str, str]]:
@@ -136,9 +162,7 @@ class Bringing:
             raise TransferFailed(Trouble.REFUSED, "", str(error)) from None
         if not wanted:
             return []
-        if not self._open:
-            self._cache.open()
-            self._open = True
+        await self._open_cache()
         sources = await self._sources(wanted)
         pin, brought = str(held.attempt), held.job.brought
         keys = {at: key for at, one in enumerate(sources) if (key := one.key or brought.get(one.name, ""))}
