@@ -1,6 +1,8 @@
 """What a throttle makes of a round: no window sees more starts than it may, and nothing is forgotten."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tercel.core.accounts import Settings
 from tercel.core.changes import Loaded
@@ -10,7 +12,7 @@ from tercel.core.invariants import violations
 from tercel.core.machine import Machine
 from tercel.core.model import JobRow, JobSpec, Needs
 from tercel.core.presence import WorkerInfo
-from tercel.core.throttles import Rate, Rates, parse_rates
+from tercel.core.throttles import Rate, Rates, Throttle, parse_rates
 
 
 def pool(rates: Rates, workers: int, cpus: int) -> Machine:
@@ -88,3 +90,51 @@ def test_without_throttles_all_go_at_once() -> None:
     machine = pool(Rates(), workers=1, cpus=50)
     submit(machine, 50)
     assert starts(machine, 0.0) == [(0.0, "n0")] * 50
+
+
+# -- slots that are booked ahead ------------------------------------------------------------------------------
+
+
+def naively(granted: list[float], most: int, window_s: float, now: float) -> float:
+    """The first moment, from now on and not before anybody who asked earlier, at which one more does no harm."""
+    earliest = max([now, *granted])
+    moments = sorted({earliest, *(at + window_s for at in granted if at + window_s > earliest)})
+    return next(m for m in moments if sum(at > m - window_s for at in granted) < most)
+
+
+@given(
+    st.integers(1, 4),
+    st.sampled_from([0.5, 1.0, 8.0]),
+    st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([0.0, 0.25, 1.0, 9.0])), max_size=40),
+)
+def test_each_who_books_has_the_next_free_slot_of_its_own_endpoint(
+    most: int, window_s: float, asked: list[tuple[str, float]]
+) -> None:
+    throttle: Throttle[str] = Throttle(Rate(most, window_s))
+    granted: dict[str, list[float]] = {"a": [], "b": []}
+    now = 0.0
+    for endpoint, later_s in asked:
+        now += later_s
+        at = throttle.book(endpoint, now)
+        assert at == naively(granted[endpoint], most, window_s, now)
+        granted[endpoint].append(at)
+    for times in granted.values():
+        assert times == sorted(times), "nobody is passed by who came later"
+        assert most_within(times, window_s) <= most
+
+
+def test_transfers_are_throttled_by_endpoint_and_not_at_all_unless_that_is_asked_for() -> None:
+    machine = pool(parse_rates(["transfers=2/1s"]), workers=0, cpus=1)
+    waits = [machine.book_transfers(["http://a:80"], 10.0) for _ in range(5)]
+    assert waits == [0.0, 0.0, 1.0, 1.0, 2.0]
+    assert machine.book_transfers(["http://b:80"], 10.0) == 0.0
+    free = pool(Rates(), workers=0, cpus=1)
+    assert {free.book_transfers(["http://a:80"], 10.0) for _ in range(100)} == {0.0}
+    assert free.book_transfers([], 10.0) == 0.0
+
+
+def test_booked_slots_move_with_a_clock_that_is_set() -> None:
+    throttle: Throttle[str] = Throttle(Rate(1, 10.0))
+    assert [throttle.book("a", 100.0) for _ in range(3)] == [100.0, 110.0, 120.0]
+    throttle.move(1000.0)
+    assert throttle.book("a", 1100.0) == 1130.0

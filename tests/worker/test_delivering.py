@@ -1,5 +1,6 @@
 """What tasks leave: delivered to a real server, checked, whatever happens meanwhile; and what is left of it on disk."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from tercel.core.files import KEPT, Output, Trouble, When
 from tercel.core.reports import End
 from tercel.core.states import Stage
 from tercel.wire.messages import Book, Booked, Park, Resume
-from tercel.worker import outgoing
 from tercel.worker.addressing import Address
 from tercel.worker.outgoing import Outgoing, Parcel
 from tests.data.servers import WebServer, web
@@ -336,7 +336,7 @@ def test_parcel_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     def cut(_: int) -> None:
         raise OSError(28, "full")
 
-    monkeypatch.setattr(outgoing.os, "fsync", cut)
+    monkeypatch.setattr(os, "fsync", cut)
     with pytest.raises(OSError, match="full"):
         place.save(Parcel(report(7, code=3), []))
     with pytest.raises(OSError, match="full"):

@@ -117,7 +117,7 @@ class Throttle(Generic[KeyT]):
         if not self.rate.most:
             return now
         at, room = now, self.rate.most
-        for granted_at, count in reversed([*self._recent(key, now)]):
+        for granted_at, count in reversed(self._recent(key, now)):
             at, room = max(at, granted_at), room - count
             if room <= 0:
                 at = max(at, granted_at + self.rate.window_s)
@@ -132,10 +132,10 @@ class Throttle(Generic[KeyT]):
                 self._recent(old, now)
             self._swept_at = max(SWEPT_AT, 2 * len(self._granted))
 
-    def _recent(self, key: KeyT, now: float) -> Iterable[tuple[float, int]]:
+    def _recent(self, key: KeyT, now: float) -> deque[tuple[float, int]]:
         granted = self._granted.get(key)
         if granted is None:
-            return ()
+            return deque()
         while granted and granted[0][0] + self.rate.window_s <= now:
             granted.popleft()
         if not granted:

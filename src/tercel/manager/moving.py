@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 NAMES_MOST = 1000
 ENDPOINTS_MOST = 10
+UNSAID = "a worker found it bad, and did not say why"
 
 
 def take(manager: "Manager", who: "Conversation", said: Locate | Book | Marked | Removed, now: float) -> None:
@@ -28,7 +29,7 @@ def take(manager: "Manager", who: "Conversation", said: Locate | Book | Marked |
             who.post(Booked(number, manager.machine.book_transfers(endpoints, now)))
         case Marked(name, url, why):
             _check([name, url], 2)
-            _mark(manager, name, url, legible(why), now)
+            _mark(manager, name, url, legible(why).strip() or UNSAID, now)
         case Removed(id, task):
             job = manager.machine.jobs.get(id)
             flight = job.flights.get(task) if job is not None else None
