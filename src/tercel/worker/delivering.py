@@ -75,13 +75,13 @@ class Delivering:
         if not found:
             self._on_owed(self._agent.on_delivered(report.attempt, ()))
             return
-        self._parcels[report.attempt] = Parcel(report, found, list(lost))
-        self._start(report, fresh=True)
+        parcel = self._parcels[report.attempt] = Parcel(report, found, list(lost))
+        self._start(parcel, fresh=True)
 
     def resume(self, attempts: list[int]) -> None:
         for report in self._agent.parcels.resume(attempts):
-            if report.attempt in self._parcels:
-                self._start(report, fresh=False)
+            if (parcel := self._parcels.get(report.attempt)) is not None:
+                self._start(parcel, fresh=False)
             else:  # it was delivered by an earlier process, which could not save where to
                 self._on_owed(self._agent.on_delivered(report.attempt, report.files))
 
@@ -105,9 +105,9 @@ class Delivering:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, report: Report, fresh: bool) -> None:
-        attempt = report.attempt
-        task = asyncio.get_running_loop().create_task(self._deliver_all(report, fresh))
+    def _start(self, parcel: Parcel, fresh: bool) -> None:
+        attempt = parcel.report.attempt
+        task = asyncio.get_running_loop().create_task(self._deliver_all(parcel, fresh))
         self._tasks[attempt] = task
         task.add_done_callback(lambda done: self._done(attempt, done))
 
@@ -117,17 +117,18 @@ class Delivering:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_error(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
-    async def _deliver_all(self, report: Report, fresh: bool) -> None:
-        attempt = report.attempt
+    async def _deliver_all(self, parcel: Parcel, fresh: bool) -> None:
+        """It may be dropped on the way: what is here of it is not looked for again."""
+        attempt = parcel.report.attempt
         moving = asyncio.get_running_loop().call_later(MOMENT_S, self._on_moving, attempt)
         try:
             if fresh:
-                await self._save(report)
+                await self._save(parcel)
             room = asyncio.Semaphore(AT_ONCE)
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._deliver(report, address, again, room))
-                    for address, again in _counted(self._parcels[attempt].addresses)
+                    group.create_task(self._deliver(parcel, address, again, room))
+                    for address, again in _counted(parcel.addresses)
                 ]
             made = tuple(task.result() for task in tasks)
             self._on_owed(self._agent.on_delivered(attempt, made))
@@ -141,18 +142,19 @@ class Delivering:
         finally:
             moving.cancel()
 
-    async def _save(self, report: Report) -> None:
+    async def _save(self, parcel: Parcel) -> None:
         """Where there is no room for that, a worker that is killed now has to run it again: nothing worse."""
         try:
-            await asyncio.to_thread(self._outgoing.save, self._parcels[report.attempt])
+            await asyncio.to_thread(self._outgoing.save, parcel)
         except OSError as error:
+            report = parcel.report
             log.warning("Cannot save where %d.%d delivers to: %s.", report.job, report.task, error)
 
-    async def _deliver(self, report: Report, address: Address, again: int, room: asyncio.Semaphore) -> Made:
+    async def _deliver(self, parcel: Parcel, address: Address, again: int, room: asyncio.Semaphore) -> Made:
         async with room:
             for pause_s in (*PAUSES_S, None):
                 try:
-                    return await self._deliver_once(report, address, again)
+                    return await self._deliver_once(parcel, address, again)
                 except TransferFailed as failed:
                     if pause_s is None or failed.trouble not in AGAIN or failed.not_before_s > pause_s:
                         raise
@@ -160,18 +162,18 @@ class Delivering:
                 await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
-    async def _deliver_once(self, report: Report, address: Address, again: int) -> Made:
+    async def _deliver_once(self, parcel: Parcel, address: Address, again: int) -> Made:
         """To the first that takes it; what is told is why the best did not."""
         first: TransferFailed | None = None
+        report = parcel.report
         path = str(self._outgoing.files_of(report.attempt) / address.path)
         for url in address.to:
             await self._asking.turn([url])
-            lost = self._parcels[report.attempt].lost
             what = Deliver(
                 path=path,
                 url=url,
                 tag=_tag(report, report.attempt, again),
-                stale=tuple(_tag(report, attempt, again) for attempt in lost),
+                stale=tuple(_tag(report, attempt, again) for attempt in parcel.lost),
             )
             try:
                 done = await self._mover.deliver(what, report.attempt)
