@@ -41,7 +41,7 @@ def _gathered(root: Path, to: Path, patterns: list[str]) -> set[str]:
         gathering.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TREES, st.lists(PATTERNS, min_size=1, max_size=3))
 def test_each_declaration_has_the_files_that_the_runner_gathered_by_it(
     paths: list[str], patterns: list[str]
