@@ -205,6 +205,21 @@ async def test_attempts_that_keep_each_other_from_having_room_do_not_wait_for_ev
         await one.until(lambda: len(one.launched) + len(one.owed) >= 2)
 
 
+async def test_files_that_together_are_larger_than_the_cache_are_refused_before_any_is_fetched(
+    tmp_path: Path, server: WebServer
+) -> None:
+    async with yard(tmp_path, cache_bytes=10_000) as one:
+        one.known = {
+            name: Location(name, digest(name.encode()), 6000, (f"{server.url}/x",))
+            for name in ("lfn:x", "lfn:y")
+        }
+        one.offer(inputs=["lfn:x", "lfn:y"])
+        hitch = (await one.report()).hitch
+        assert hitch is not None
+        assert (hitch.trouble, server.asked) == (Trouble.REFUSED, [])
+        assert "what it reads has 12 KB" in hitch.note and "--cache-size" in hitch.note
+
+
 @pytest.mark.parametrize("known", [True, False])
 async def test_file_larger_than_the_cache_is_refused_before_it_fills_the_disk(
     tmp_path: Path, server: WebServer, known: bool

@@ -18,6 +18,7 @@ from tercel.core.errors import UsageError
 from tercel.core.faults import PASSING
 from tercel.core.files import Hitch, Location, Trouble, is_name
 from tercel.core.reports import Report
+from tercel.core.sizes import size
 from tercel.core.states import Stage
 from tercel.data.cache import Cache, CacheBusy
 from tercel.data.contract import TransferFailed
@@ -164,6 +165,7 @@ class Bringing:
             return []
         await self._open_cache()
         sources = await self._sources(wanted)
+        self._check_fit(sources)
         pin, brought = str(held.attempt), held.job.brought
         keys = {at: key for at, one in enumerate(sources) if (key := one.key or brought.get(one.name, ""))}
         cached = zip(keys, self._cache.get_all(list(keys.values()), pin), strict=True)
@@ -189,6 +191,13 @@ class Bringing:
         names = {one.source for one in wanted if is_name(one.source)}
         located = await self._asking.locate(names) if names else {}
         return [self._source(one, located.get(one.source)) for one in wanted]
+
+    def _check_fit(self, sources: Sequence[Source]) -> None:
+        """All of them are pinned at once: those that are more than the cache may have would wait for each other for ever."""
+        sizes = {one.digest: one.size_bytes for one in sources if one.size_bytes > 0}
+        if (needed := sum(sizes.values())) > (most := self._cache.size_bytes):
+            note = f"what it reads has {size(needed)}, and the cache of {self._node} may have {size(most)}: give it more, with --cache-size"
+            raise TransferFailed(Trouble.REFUSED, sources[0].name, note)
 
     def _source(self, one: Wanted, location: Location | None) -> Source:
         if not is_name(one.source):
