@@ -26,6 +26,7 @@ from tercel.data.moving import Mover
 from tercel.wire.messages import FromWorker, Removed
 from tercel.worker.agent import Agent
 from tercel.worker.asking import Asking
+from tercel.worker.errands import Errands
 from tercel.worker.fetching_files import Fetches, Source
 from tercel.worker.held import Attempt
 
@@ -59,29 +60,21 @@ class Bringing:
         self._on_owed = on_owed
         self._on_brought = on_brought
         self._on_moving = on_moving
-        self._on_error = on_error
         self._fetches = Fetches(cache, mover, asking, say)
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._let_go: set[asyncio.Task[None]] = set()
-        """That were cancelled, and are not done yet."""
+        self._errands = Errands(on_error, on_ended=self._unpin)
         self._open = False
         self._opening: asyncio.Task[None] | None = None
 
     def look(self) -> None:
         """Begin with what is newly wanted; let go of what no longer is."""
         for attempt in self._agent.take_unwanted():
-            if (task := self._tasks.pop(attempt, None)) is not None and not task.done():
-                task.cancel()
-                self._let_go.add(task)
-            if self._open:
-                self._cache.unpin(str(attempt))
+            self._errands.end(attempt)
+            self._unpin(attempt)
         for held in self._agent.wants():
-            self._start(held)
+            self._errands.begin(held.attempt, self._bring(held))
 
     async def close(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), *self._let_go, return_exceptions=True)
+        await self._errands.close()
         await self._fetches.close()
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
@@ -89,20 +82,10 @@ class Bringing:
             self._open = False
             self._cache.close()
 
-    def _start(self, held: Attempt) -> None:
-        attempt = held.attempt
-        task = asyncio.get_running_loop().create_task(self._bring(held))
-        self._tasks[attempt] = task
-        task.add_done_callback(lambda done: self._done(attempt, done))
-
-    def _done(self, attempt: int, task: "asyncio.Task[None]") -> None:
-        if self._tasks.get(attempt) is task:
-            del self._tasks[attempt]
-        self._let_go.discard(task)
-        if task.cancelled() and self._open:
-            self._cache.unpin(str(attempt))  # what came before it heard that nobody wants it
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_error(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+    def _unpin(self, attempt: int) -> None:
+        """When nobody wants it, and once more when all have heard of that: something may have come in between."""
+        if self._open:
+            self._cache.unpin(str(attempt))
 
     async def _bring(self, held: Attempt) -> None:
         moving = asyncio.get_running_loop().call_later(MOMENT_S, self._on_moving, held.attempt)

@@ -21,6 +21,7 @@ from tercel.data.urls import shown
 from tercel.worker.addressing import Address, Undeliverable, addresses
 from tercel.worker.agent import Agent
 from tercel.worker.asking import Asking
+from tercel.worker.errands import Errands
 from tercel.worker.outgoing import Outgoing, Parcel
 
 log = logging.getLogger("tercel.worker")
@@ -53,10 +54,9 @@ class Delivering:
         self._asking = asking
         self._on_owed = on_owed
         self._on_moving = on_moving
-        self._on_error = on_error
         self._parcels: dict[int, Parcel] = {}
         """By attempt, of all that are here, parked or not."""
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._errands = Errands(on_error)
 
     def prepare(self) -> list[Report]:
         """Those that an earlier process had not delivered. Raises OSError."""
@@ -88,8 +88,7 @@ class Delivering:
     def drop(self, attempts: list[int]) -> None:
         """Nobody wants them any more, or the manager has what they are about."""
         for attempt in attempts:
-            if (task := self._tasks.pop(attempt, None)) is not None:
-                task.cancel()
+            self._errands.end(attempt)
             if self._parcels.pop(attempt, None) is not None:
                 self.discard([attempt])
 
@@ -100,22 +99,10 @@ class Delivering:
 
     async def close(self) -> None:
         """What is not delivered is found by the next process."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._errands.close()
 
     def _start(self, parcel: Parcel, fresh: bool) -> None:
-        attempt = parcel.report.attempt
-        task = asyncio.get_running_loop().create_task(self._deliver_all(parcel, fresh))
-        self._tasks[attempt] = task
-        task.add_done_callback(lambda done: self._done(attempt, done))
-
-    def _done(self, attempt: int, task: "asyncio.Task[None]") -> None:
-        if self._tasks.get(attempt) is task:
-            del self._tasks[attempt]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_error(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        self._errands.begin(parcel.report.attempt, self._deliver_all(parcel, fresh))
 
     async def _deliver_all(self, parcel: Parcel, fresh: bool) -> None:
         """It may be dropped on the way: what is here of it is not looked for again."""
