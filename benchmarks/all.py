@@ -27,6 +27,7 @@ NAMES = (
     "blocking",
     "crash",
     "stage_cached",
+    "chain",
     "tapis_load",
 )
 

@@ -51,7 +51,7 @@ def by_cached_file() -> tuple[float, float]:
     pool.round()
     pool.take()
     spec = JobSpec(argv=("x",), rank="worker.cached_bytes + 10*worker.speed")
-    pool.on_accepted(row(1, TASKS, spec), inputs=[(f"file{task}",) for task in range(TASKS)])
+    pool.on_accepted(row(1, TASKS, spec), inputs={task: (f"file{task}",) for task in range(TASKS)})
     began = time.perf_counter()
     pool.round()
     first_s = time.perf_counter() - began

@@ -88,7 +88,8 @@ async def test_what_a_task_left_waits_at_its_worker_for_a_server_that_is_down_wh
     finished(lab, 1, 4)
     assert sorted(ran.read_text().split()) == ["0", "1", "2", "3"]
     assert store.files() == {f"out/{task}.txt": f"by {task}\n".encode() for task in range(4)}
-    assert not any((lab.worker_dir("w") / "outgoing").iterdir())
+    outgoing = lab.worker_dir("w") / "outgoing"
+    await becomes(lambda: not any(outgoing.iterdir()), "nothing is left of it at the worker")
 
 
 @pytest.mark.C(13)

@@ -153,3 +153,14 @@ def test_of_a_cleanups_output_the_end_is_shown() -> None:
     end = report(1, out=Output(len(out), len(out), out), err=Output(3, 3, b"\xff!\n"))
     lines = last_words(end).splitlines()
     assert (len(lines), lines[0], lines[1], lines[-1]) == (21, "", "    line 11", "    \ufffd!")
+
+
+def test_the_place_of_one_whose_report_is_set_aside_is_cleaned() -> None:
+    """What it left may wait for days until its names are free; its place must not."""
+    agent = agent_with(10)
+    agent.on_ended([report(10)])
+    agent.on_park([10])
+    [cleanup] = agent.launches()
+    assert cleanup.attempt == 10
+    agent.on_ended([report(10)])
+    assert agent.idle

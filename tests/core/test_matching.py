@@ -225,7 +225,10 @@ def test_the_total_rank_is_the_highest_there_is(
             data[f"w{number}", task] = size
             pool.on_cached(f"w{number}", [(f"f{task}", size)], [])
     inputs = [(f"f{task}",) for task in range(tasks)]
-    pool.on_accepted(row_of(1, tasks, JobSpec(argv=("x",), rank=rank)), inputs=inputs)
+    pool.on_accepted(
+        row_of(1, tasks, JobSpec(argv=("x",), rank=rank)),
+        inputs=None if inputs is None else dict(enumerate(inputs)),
+    )
 
     def worth(name: str, task: int) -> int:
         if "task.id" in rank:
@@ -312,10 +315,10 @@ def test_a_job_of_low_rank_is_not_passed_over_for_ever() -> None:
     pool.on_hello("w", "1", WorkerInfo(node="w", capacity=Needs(1000, 0)), [], 0.0)
     pool.on_cached("w", [("here", 100)], [])
     spec = JobSpec(argv=("x",), rank="worker.cached_bytes", time_limit_s=60.0)
-    pool.on_accepted(row_of(1, 1, spec), inputs=[("elsewhere",)])
+    pool.on_accepted(row_of(1, 1, spec), inputs={0: ("elsewhere",)})
     served: list[int] = []
     for id in range(2, 30):
-        pool.on_accepted(row_of(id, 1, spec), inputs=[("here",)])
+        pool.on_accepted(row_of(id, 1, spec), inputs={0: ("here",)})
         now = 2.0 * id
         for attempt in list(pool.workers["w"].flights):
             flight = pool.workers["w"].flights[attempt]

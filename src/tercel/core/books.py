@@ -5,7 +5,7 @@ lease together, and notes what must become durable. Which event calls for which 
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -16,7 +16,7 @@ from tercel.core.dispatch import Dispatcher
 from tercel.core.effects import Effect, Ended, JobDone, Offered, Progressed, Resumed
 from tercel.core.filling import cost_of
 from tercel.core.flights import Flight, LeaseBook
-from tercel.core.inputs import Inputs
+from tercel.core.inputs import Inputs, Keys
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.ledger import Job
 from tercel.core.model import Lease, Needs
@@ -102,7 +102,7 @@ class Books(Accounts):
         job.user = job.queue.user(job.row.owner)
         self._enter(job)
 
-    def set_inputs(self, job: Job, keys: Sequence[Sequence[str]] | None) -> None:
+    def set_inputs(self, job: Job, keys: Keys | None) -> None:
         """What data each of its tasks takes, if its rank asks about that."""
         if keys is not None:
             self.ready.drop(job)

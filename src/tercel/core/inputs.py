@@ -1,20 +1,22 @@
 """What data tasks take, by key, so that they can be sent to where it is."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tercel.core.intervals import IntervalSet
 
+Keys = Mapping[int, Sequence[str]]
+"""By task: the keys of the data that it takes. In order of task number."""
+
 
 class Inputs:
-    """Of the tasks of one job, numbered from 0."""
+    """Of the tasks of one job."""
 
     __slots__ = ("_tasks", "all_keys")
 
-    def __init__(self, keys: Sequence[Sequence[str]]) -> None:
-        """`keys` of each task, in order."""
+    def __init__(self, keys: Keys) -> None:
         self._tasks: dict[str, list[int]] = {}
         """Tasks that take it, by key; the next one last."""
-        for task in range(len(keys) - 1, -1, -1):
+        for task in reversed(list(keys)):
             for key in dict.fromkeys(keys[task]):
                 self._tasks.setdefault(key, []).append(task)
         self.all_keys = tuple(self._tasks)
@@ -29,15 +31,16 @@ class Inputs:
     def __contains__(self, key: str) -> bool:
         return key in self._tasks
 
-    def takers(self, key: str, ready: IntervalSet, most: int) -> list[int]:
+    def takers(self, key: str, ready: IntervalSet, waiting: IntervalSet, most: int) -> list[int]:
         """Ready tasks that take it, the first of them.
 
-        Those at the front that are not ready are forgotten: if one is ready again, it goes to wherever there is room.
+        Those at the front that neither are ready nor wait for others are forgotten: if one is ready again, it goes to wherever
+        there is room.
         """
         tasks = self._tasks.get(key)
         if tasks is None:
             return []
-        while tasks and tasks[-1] not in ready:
+        while tasks and tasks[-1] not in ready and tasks[-1] not in waiting:
             tasks.pop()
         if not tasks:
             del self._tasks[key]

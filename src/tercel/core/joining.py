@@ -90,7 +90,7 @@ class Joining(Booking):
         current = job.flights.get(held.task)
         if current is not None and current.worker.online:
             return False
-        stray.parked = True
+        stray.worker, stray.parked = worker, True  # it may have been forgotten, and be known anew
         return True
 
     def _resume_all(self, worker: Worker, parked: Iterable[Held]) -> None:

@@ -14,9 +14,9 @@ from types import MappingProxyType
 
 from tercel.core.changes import Edge, QueueRemoved, QueueSet, SwitchSet
 from tercel.core.conditions import SwitchRow
-from tercel.core.effects import Acknowledged, Parked, Progressed
+from tercel.core.effects import Acknowledged, Ended, Parked, Progressed
 from tercel.core.flights import Flight
-from tercel.core.inputs import Inputs
+from tercel.core.inputs import Inputs, Keys
 from tercel.core.intervals import IntervalSet
 from tercel.core.judging import Judging
 from tercel.core.ledger import Job
@@ -44,11 +44,11 @@ class Machine(Judging):
         row: JobRow,
         edges: Sequence[Edge] = (),
         now: float = 0.0,
-        inputs: Sequence[Sequence[str]] | None = None,
+        inputs: Keys | None = None,
     ) -> Job:
         """A submission whose commit is done. The jobs that it needs are known here, or pinned.
 
-        `inputs`: the keys of the data that each task takes, if its rank asks about that.
+        `inputs`: what data its tasks take, if its rank asks about that.
         """
         job = Job(row, self.queue_of(row))
         job.edges = edges
@@ -131,6 +131,8 @@ class Machine(Judging):
             job = self.jobs.get(report.job)
             flight = self._claim(worker, job, report)
             if flight is None:
+                if report.hitch is not None and report.hitch.kept:
+                    self.effects.append(Ended(id, [report.attempt]))  # nobody will tell it to go on
                 continue
             job = flight.job
             touched[job.id] = job

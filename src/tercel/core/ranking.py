@@ -136,7 +136,7 @@ def data_at(worker: Worker, crowd: Crowd, most: int) -> dict[Task, int]:
         assert inputs is not None
         for key in cached if len(cached) <= len(inputs) else inputs.keys():
             if (size := cached.get(key)) is not None:
-                for task in inputs.takers(key, job.ready, min(most, job.cap_room)):
+                for task in inputs.takers(key, job.ready, job.waiting, min(most, job.cap_room)):
                     found[job, task] = found.get((job, task), 0) + size
     return found
 

@@ -80,7 +80,7 @@ class Registering(Adopting):
             told = msgspec.structs.replace(report, note=f"{hitch.note}; blocked on {fault.tester}", files=())
             self.changes.append(AttemptLost(Outcome(TaskState.BLOCKED, worker.id, now, told, Blame.OUTSIDE)))
         if job.flights.get(task) is not flight:
-            self._take_stray(flight, hitch)
+            self._take_stray(worker, flight, hitch)
             return True
         job.due += self.worth_of(flight, report.wall_s)
         self._outdo_strays(job, task)
@@ -92,8 +92,9 @@ class Registering(Adopting):
         self._await(job, task, fault, report.wall_s, now)
         return True
 
-    def _take_stray(self, flight: Flight, hitch: Hitch) -> None:
+    def _take_stray(self, worker: Worker, flight: Flight, hitch: Hitch) -> None:
         """Its hitch is no news. What it left is kept as long as nobody does the same anew."""
+        flight.worker = worker  # it may have been forgotten, and be known anew
         if hitch.kept and flight.task not in flight.job.flights:
             flight.parked = True
             if hitch.stage is Stage.REGISTER:

@@ -235,6 +235,7 @@ async def _reopened(manager: Manager, id: int) -> AsyncIterator[Job]:
             if (job := manager.machine.jobs.get(id)) is None:
                 job = manager.machine.restore(live)
                 manager.machine.set_inputs(job, restored(job, manager.store))
+                manager.files_read.look(job)
             yield job
     else:
         yield job

@@ -336,6 +336,7 @@ async def _go_on(
                         conditions[id] = machine.adopt_condition(rows[id], manager.clock())
                     job = machine.adopt(live, conditions, manager.clock(), anew=anew)
                     machine.set_inputs(job, restored(job, manager.store))
+                    manager.files_read.look(job)
             manager.wake()
     for id, condition in conditions.items():
         machine.drop_condition(rows[id], condition, manager.clock())

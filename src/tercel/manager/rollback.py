@@ -149,6 +149,7 @@ async def _look_and_apply(
     for id in resumed:
         if (job := machine.jobs.get(id)) is not None:
             machine.set_inputs(job, restored(job, manager.store))
+            manager.files_read.look(job)
     return msgspec.structs.replace(told, note=safe.get(touched, ""))
 
 

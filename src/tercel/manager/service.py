@@ -42,7 +42,7 @@ from tercel.manager.catalogue import Catalogue
 from tercel.manager.clock import WatchedClock
 from tercel.manager.conversation import Conversation
 from tercel.manager.events import Hub
-from tercel.manager.inputs import inputs_of, restored
+from tercel.manager.inputs import FilesRead, inputs_of, restored
 from tercel.manager.options import ManagerOptions
 from tercel.manager.probing import Examiners, Probing
 from tercel.manager.snapshots import Snapshots
@@ -114,6 +114,7 @@ class Manager:
         self.vault = Vault(options.data)
         self.catalogue = self.machine.names = Catalogue(store, self.vault.holds)
         self.snapshots = Snapshots(self)
+        self.files_read = FilesRead(self)
         self._next_job = loaded.next_job
         self._arrivals: list[_Arrival] = []
         self._awake = asyncio.Event()
@@ -230,6 +231,8 @@ class Manager:
     async def run(self) -> None:
         """Until cancelled."""
         pause_s = RETRY_FIRST_S
+        for job in list(self.machine.jobs.values()):
+            self.files_read.look(job)
         self.wake()
         while True:
             await self._next_event()
@@ -296,7 +299,7 @@ class Manager:
         for arrival in arrivals:
             for number, added in enumerate(arrival.added, 1):
                 inputs = inputs_of(added.job, added.calls)
-                self.machine.on_accepted(added.job, added.edges, self.clock(), inputs)
+                self.files_read.look(self.machine.on_accepted(added.job, added.edges, self.clock(), inputs))
                 if number % JOBS_AT_ONCE == 0:
                     await asyncio.sleep(0)
             if not arrival.accepted.done():
@@ -327,6 +330,7 @@ class Manager:
     def close(self) -> None:
         """After `run` was cancelled: what is not saved was not acknowledged either, and comes again."""
         self._probing.close()
+        self.files_read.close()
         self._disk.shutdown(wait=True)
         self.store.close()
 

@@ -203,7 +203,7 @@ class Agent:
         """Whoever runs them instead is told what to remove first: what it delivers then is not ours to remove."""
         for task in tasks if self._undo else ():
             self._undo.pop((job, task), None)
-        return self._unknown(attempts)
+        return self.unknown(attempts)
 
     def _hold(self, held: Attempt) -> None:
         held.job.held += 1
@@ -221,17 +221,17 @@ class Agent:
 
     def on_take_back(self, attempts: list[int]) -> list[int]:
         """Give back those that have not been launched, and those that never came: either way they are not here."""
-        unknown = self._unknown(attempts)
+        unknown = self.unknown(attempts)
         self._recall(attempts)
         return self._unqueue(set(attempts)) + unknown
 
     def on_cancel(self, attempts: list[int]) -> tuple[list[int], list[int]]:
         """Returns (what to kill, what is given back unstarted)."""
-        unknown = self._unknown(attempts)
+        unknown = self.unknown(attempts)
         kill = self._recall(attempts)
         return kill, self._unqueue(set(attempts)) + unknown
 
-    def _unknown(self, attempts: Iterable[int]) -> list[int]:
+    def unknown(self, attempts: Iterable[int]) -> list[int]:
         """Not here: of an offer that is not taken, say, or was not sent because its job ended first.
 
         Saying so frees what was booked for them.
@@ -392,7 +392,7 @@ class Agent:
         """Their reports cannot be taken yet: they are reported again when the manager says so."""
         for attempt in attempts:
             if (report := self.owed.get(attempt)) is not None:
-                self._debts.forget([attempt])
+                self.on_ack([attempt])  # how it ended is known: its place can be cleaned
                 self.parcels.park(report)
 
     def drop_parcels(self, attempts: list[int], *, tell: bool) -> tuple[list[int], list[Report]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tercel.core.declared import Wanted
 from tercel.core.errors import UsageError
 from tercel.core.faults import PASSING
-from tercel.core.files import Hitch, Location, Trouble, is_name
+from tercel.core.files import Hitch, Location, Made, Trouble, is_name
 from tercel.core.reports import Report
 from tercel.core.sizes import size
 from tercel.core.states import Stage
@@ -29,6 +29,7 @@ from tercel.worker.asking import Asking
 from tercel.worker.errands import Errands
 from tercel.worker.fetching_files import Fetches, Source
 from tercel.worker.held import Attempt
+from tercel.worker.keeping import Keeping
 
 log = logging.getLogger("tercel.worker")
 
@@ -61,6 +62,7 @@ class Bringing:
         self._on_brought = on_brought
         self._on_moving = on_moving
         self._fetches = Fetches(cache, mover, asking, say)
+        self._keeping = Keeping(cache)
         self._errands = Errands(on_error, on_ended=self._unpin)
         self._open = False
         self._opening: asyncio.Task[None] | None = None
@@ -72,6 +74,30 @@ class Bringing:
             self._unpin(attempt)
         for held in self._agent.wants():
             self._errands.begin(held.attempt, self._bring(held))
+
+    async def keep(self, made: Sequence[Made], directory: Path) -> None:
+        """What a task made under names, and that is still in this directory."""
+        named = [one for one in made if one.name]
+        if not named:
+            return
+        try:
+            await self._open_cache()
+        except (OSError, CacheBusy) as error:
+            log.debug("Nothing is kept in the cache: %s.", error)
+            return
+        for one in named:
+            self._keeping.take_in(str(directory / one.path), one.name, one.digest, one.size_bytes)
+
+    def news(self) -> tuple[list[tuple[str, int]], list[str]]:
+        """Of names that are in the cache: which came, with their sizes, and which went."""
+        try:
+            return self._keeping.news() if self._open else ([], [])
+        except OSError as error:  # it was removed, say: it is made anew when it is next needed
+            log.debug("The cache cannot be looked at: %s.", error)
+            return [], []
+
+    def kept(self) -> list[tuple[str, int]]:
+        return list(self._keeping.all())
 
     async def close(self) -> None:
         await self._errands.close()
@@ -121,6 +147,7 @@ class Bringing:
             log.warning("The cache %s was removed: it is made anew.", self._cache.dir)
             self._open = False
             self._cache.close()
+            self._keeping.forget_all()
             self._cache.open()  # at once: there is nothing in it, and others use it meanwhile
             self._open = True
         if self._open:
@@ -156,6 +183,10 @@ class Bringing:
         missing = [at for at in range(len(wanted)) if at not in paths]
         if missing:
             paths |= await self._fetched([(at, sources[at]) for at in missing], pin, brought)
+        for at, one in enumerate(wanted):
+            digest = sources[at].key or brought.get(sources[at].name, "")
+            if digest:
+                self._keeping.has(one.source, digest, paths[at].stat().st_size)
         return [(str(paths[at]), one.name) for at, one in enumerate(wanted)]
 
     async def _fetched(

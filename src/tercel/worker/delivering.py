@@ -8,7 +8,8 @@ ended --> saved as a parcel --> all delivered --> reported, with where each file
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 
 from tercel.core.declared import Leaving
 from tercel.core.faults import PASSING
@@ -44,15 +45,18 @@ class Delivering:
         asking: Asking,
         *,
         on_owed: Callable[[list[Report]], None],
+        on_made: Callable[[Sequence[Made], Path], Awaitable[None]],
         on_moving: Callable[[int], None],
         on_error: Callable[[Exception], None],
     ) -> None:
-        """`on_owed`: reports for the manager. `on_moving`: an attempt that it should know of."""
+        """`on_owed`: reports for the manager. `on_made`: files that were delivered, and where they still are. `on_moving`: an attempt
+        that the manager should know of."""
         self._outgoing = outgoing
         self._agent = agent
         self._mover = mover
         self._asking = asking
         self._on_owed = on_owed
+        self._on_made = on_made
         self._on_moving = on_moving
         self._parcels: dict[int, Parcel] = {}
         """By attempt, of all that are here, parked or not."""
@@ -78,12 +82,16 @@ class Delivering:
         parcel = self._parcels[report.attempt] = Parcel(report, found, list(lost))
         self._start(parcel, fresh=True)
 
-    def resume(self, attempts: list[int]) -> None:
+    def resume(self, attempts: list[int]) -> list[int]:
+        """Returns those of which nothing is here any more: its disk was lost, or had no room for the parcel when it was killed."""
         for report in self._agent.parcels.resume(attempts):
             if (parcel := self._parcels.get(report.attempt)) is not None:
                 self._start(parcel, fresh=False)
-            else:  # it was delivered by an earlier process, which could not save where to
+            elif report.files:  # they were delivered by an earlier process, which could not save where to
                 self._on_owed(self._agent.on_delivered(report.attempt, report.files))
+            else:
+                self._agent.parcels.drop([report.attempt])
+        return self._agent.unknown(attempts)
 
     def drop(self, attempts: list[int]) -> None:
         """Nobody wants them any more, or the manager has what they are about."""
@@ -118,6 +126,7 @@ class Delivering:
                     for address, again in _counted(parcel.addresses)
                 ]
             made = tuple(task.result() for task in tasks)
+            await self._on_made(made, self._outgoing.files_of(attempt))
             self._on_owed(self._agent.on_delivered(attempt, made))
         except* TransferFailed as failures:
             failed = failures.exceptions[0]

@@ -12,7 +12,17 @@ from tercel.core.reports import Report
 from tercel.core.states import Stage
 from tercel.data.cache import Cache
 from tercel.data.moving import Mover
-from tercel.wire.messages import Booked, FromManager, FromWorker, Located, Park, Resume, Stages, Undo
+from tercel.wire.messages import (
+    Booked,
+    FromManager,
+    FromWorker,
+    Located,
+    Park,
+    Resume,
+    Returned,
+    Stages,
+    Undo,
+)
 from tercel.worker.agent import Agent
 from tercel.worker.asking import Asking
 from tercel.worker.bringing import Bringing
@@ -65,6 +75,7 @@ class Files:
             self._mover,
             self._asking,
             on_owed=on_owed,
+            on_made=self._bringing.keep,
             on_moving=lambda attempt: say(Stages([], [attempt])),
             on_error=on_error,
         )
@@ -84,7 +95,8 @@ class Files:
             case Park(attempts):
                 self._agent.on_park(attempts)
             case Resume(attempts):
-                self._delivering.resume(attempts)
+                if gone := self._delivering.resume(attempts):
+                    self._say(Returned(gone))  # or it would be waited for as long as this worker is there
             case Undo(job, task, urls, lost):
                 self._agent.on_undo(job, task, urls, lost)
 
@@ -102,6 +114,14 @@ class Files:
             self._delivering.begin(report, leavings, held.lost)
         if undelivered := self._agent.take_undelivered():
             self._delivering.discard(undelivered)
+
+    def cache_news(self) -> tuple[list[tuple[str, int]], list[str]]:
+        """Names of files that came into the cache, with their sizes, and those that went."""
+        return self._bringing.news()
+
+    def cached(self) -> list[tuple[str, int]]:
+        """All of them, for a manager that knows of none."""
+        return self._bringing.kept()
 
     def settled(self, attempts: Sequence[int]) -> None:
         """The manager has what it needs of these; what is parked stays."""

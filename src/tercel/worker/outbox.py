@@ -88,6 +88,13 @@ class Outbox:
         self._fetches += fetches
 
     def add_cached(self, kept: list[tuple[str, int]], gone: list[str]) -> None:
+        last = self._cached[-1] if self._cached else None
+        if last is not None and len(last.kept) + len(kept) + len(last.gone) + len(gone) <= CACHED_KEYS:
+            again = {key for key, _ in kept}
+            if again.isdisjoint(last.gone):  # what went before it came must be heard in that order
+                last.kept.extend(kept)
+                last.gone.extend(gone)
+                return
         for at in range(0, max(len(kept), len(gone)), CACHED_KEYS):
             self._cached.append(Cached(kept[at : at + CACHED_KEYS], gone[at : at + CACHED_KEYS]))
 

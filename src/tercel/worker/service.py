@@ -243,6 +243,7 @@ class Worker:
     def _owe_late(self, reports: list[Report]) -> None:
         """Of attempts whose files were moved."""
         if reports:
+            self._cached(*self._files.cache_news())  # first: who reads what they made is best off here
             self._owe(reports)
             self._launch()
             self._leaving.look()
@@ -339,7 +340,7 @@ class Worker:
             killed = set(kill)
             self._forget([attempt for attempt in welcome.drop if attempt not in killed])
         self._fetch(self._stage_in.asks_again())
-        self._cached(self._agent.kept_values(), [])
+        self._cached(self._agent.kept_values() + self._files.cached(), [])
         self._files.linked(welcome.throttled)
         self._launch()
         self._tell("clock", skew := health.skew(welcome.now, time.time()))
@@ -464,6 +465,7 @@ class Worker:
         self._files.look()
         if news := self._agent.cache_news():
             self._cached(*news)
+        self._cached(*self._files.cache_news())
         launches = self._agent.launches()
         if launches:
             self._runner.launch(launches)
