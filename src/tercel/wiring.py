@@ -29,7 +29,7 @@ from tercel.links.access import FILE_NAME, Access, is_loopback_host, remove_acce
 from tercel.links.contract import Dialer, ManagerEnd
 from tercel.links.failover import FailoverDialer
 from tercel.links.local import LocalDialer
-from tercel.links.places import cache_dir, private_dir
+from tercel.links.places import private_dir, shared_cache_dir
 from tercel.links.websocket import WebSocketDialer
 from tercel.manager.access import Tokens, digest, issue
 from tercel.manager.cleaning import keep_sweeping
@@ -366,7 +366,8 @@ async def work(
 async def _worker(options: WorkerOptions, dialer: Dialer, testers: LateTesters, way: Way) -> Worker:
     """Raises UsageError if this node cannot give what the options say."""
     if options.cache_dir is None:
-        options = msgspec.structs.replace(options, cache_dir=cache_dir())
+        shared = await asyncio.to_thread(shared_cache_dir, options.dir)
+        options = msgspec.structs.replace(options, cache_dir=shared)
     info = await asyncio.to_thread(describe, options)
     if info.gpus:
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # tasks count GPUs as the worker does

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercel.core.files import Location
 from tercel.core.filling import HELD_MOST
 from tercel.core.grids import MAX_VALUES_BYTES, Axis, Grid
 from tercel.core.model import Call, Lease, Needs, Program
@@ -17,16 +18,20 @@ from tercel.wire.messages import (
     Cancel,
     Drain,
     FromManager,
+    Located,
     Look,
     ManagerFrame,
     Offer,
+    Park,
     Piece,
     Ping,
     Probe,
     Refused,
+    Resume,
     Scattered,
     Tail,
     TakeBack,
+    Undo,
     Welcome,
 )
 
@@ -163,3 +168,17 @@ def test_no_message_takes_more_than_is_reckoned_with(message: FromManager) -> No
 def test_what_fits_goes_in_one_frame() -> None:
     posted: list[FromManager] = [Ping(), Brief(1, Program(argv=("true",)), Needs())] * 1000
     assert list(frames.frames(posted)) == [posted]
+
+
+def test_what_is_said_of_many_files_is_sent_in_frames_that_pass() -> None:
+    urls = [f"s3://bucket/{'x' * 1000}/{number}" for number in range(20_000)]
+    undos = list(frames.undos(7, 3, urls, [5, 6]))
+    assert [url for undo in undos for url in undo.urls] == urls
+    assert {(undo.job, undo.task, tuple(undo.lost)) for undo in undos} == {(7, 3, (5, 6))}
+    assert list(frames.undos(7, 3, [], [5])) == [Undo(7, 3, [], [5])]
+    located = Located(1, [Location("lfn:x", urls=(f"s3://bucket/{'x' * 1000}",))] * 1000)
+    parked = list(range(2**40, 2**40 + 300_000))
+    messages: list[FromManager] = [*undos, *[located] * 30, *[Park(parked), Resume(parked)] * 10]
+    sent = list(frames.frames(messages))
+    assert [message for frame in sent for message in frame] == messages
+    assert all(len(msgspec.msgpack.encode(frame)) < MAX_FRAME_BYTES // 2 for frame in sent)

@@ -91,6 +91,16 @@ def test_each_tasks_file_is_uploaded_once_by_its_content_and_registered_by_name(
     assert job["argv"] == [str(Path("go.sh").absolute())]
 
 
+def test_what_was_sent_is_named_before_the_rest_is_sent(tercel: Tercel, catalogue: Catalogue) -> None:
+    """What has no name goes after an hour, and an upload may take longer."""
+    for number in range(20):
+        catalogue.takes(write(f"{number}", b"%d" % number))
+    assert tercel("submit", "--array", "0-19", "--in", "{task}", "--", "true").code == 0
+    methods = [one.method for one in catalogue.manager.requests if one.method in ("PUT", "POST")]
+    assert methods.index("POST") < len(methods) - methods[::-1].index("PUT")
+    assert len(catalogue.files) == 20
+
+
 def test_what_the_manager_has_already_is_not_sent_again(tercel: Tercel, catalogue: Catalogue) -> None:
     catalogue.takes(write("x", b"x"), there=True)
     names = []

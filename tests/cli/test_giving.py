@@ -1,6 +1,7 @@
 """What `tercel worker` says of itself, as its options are read."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ def test_all_that_a_worker_says_of_itself_is_read() -> None:
         resources=("licence.matlab=2", "gpus=auto", "port=[a,b]"),
         time_limit="8h",
         health_check="./ok.sh",
+        cache_dir=Path("files"),
         cache_size="2G",
     )
     assert told == {
@@ -45,6 +47,7 @@ def test_all_that_a_worker_says_of_itself_is_read() -> None:
         "time_limit_s": 8 * 3600,
         "health_check": "./ok.sh",
         "cache_bytes": 2 * 2**30,
+        "cache_dir": Path("files").absolute(),
     }
 
 

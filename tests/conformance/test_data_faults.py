@@ -23,6 +23,7 @@ from tercel.data.contract import Deliver, Fetch, Fetched, TransferFailed
 from tercel.data.delivering import deliver
 from tercel.data.faults import failed, retry_after_s
 from tercel.data.fetching import Pace, fetch
+from tercel.data.http import KeptScheme
 from tercel.data.schemes import Schemes
 from tercel.data.watches import Cancelled, Watch
 from tests.data import servers
@@ -179,6 +180,13 @@ def test_credentials_go_to_their_own_host_only(
         bring(web, tmp_path, "/r")
     said = [headers.get("Authorization", "") for _, _, headers in web.asked]
     assert said == ["Basic YWRhOmh1bnRlcjI=", "Bearer of-another"]
+
+
+@pytest.mark.parametrize("place", ["manager.lab", "manager.lab:804", "manager", "manager.lab:8042.evil"])
+def test_the_managers_token_goes_to_no_host_that_is_only_called_like_it(place: str) -> None:
+    kept = KeptScheme("http://manager.lab:8042", "its token")
+    assert kept._credentials("http", "manager.lab:8042") == "Bearer its token"
+    assert kept._credentials("http", place) == kept._credentials("https", "manager.lab:8042") == ""
 
 
 @pytest.mark.parametrize("fault", ["loris", "hold 1000"])

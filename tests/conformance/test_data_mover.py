@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,35 @@ async def test_a_cancelled_transfer_ends_and_makes_room(tmp_path: Path, web: ser
         await mover.close()
 
 
+async def test_who_has_cancelled_a_transfer_finds_nobody_writing_any_more(
+    tmp_path: Path, web: servers.WebServer, mover: Mover, progress: Progress
+) -> None:
+    def is_open() -> bool:
+        return any(str(tmp_path / "got") in path for path in open_files(mover.pid))
+
+    fetching = asyncio.create_task(mover.fetch(Fetch(urls=(f"{web.url}/x",), path=str(tmp_path / "got"))))
+    await progress.seen.wait()
+    assert is_open()
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    assert not is_open()
+
+
+async def test_a_mover_that_cannot_be_ended_does_not_keep_its_worker(
+    web: servers.WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mover = Mover()
+    await mover.stat(f"{web.url}/x")
+    assert mover._process is not None
+    process = mover._process._process
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "GONE_MOST_S", 0.0)
+        patch.setattr(process, "wait", asyncio.Event().wait)  # a disk that does not answer, say
+        await mover.close()
+    await process.wait()
+
+
 async def test_a_delivery_that_is_cancelled_leaves_no_temporary_name(
     tmp_path: Path, all_places: dict[str, Place], mover: Mover, progress: Progress
 ) -> None:
@@ -231,6 +261,14 @@ async def test_nothing_is_left_of_a_mover_that_was_closed(all_places: dict[str, 
     for each in (pid, *programs):
         await becomes(lambda each=each: not is_running(each), "it is gone")  # type: ignore[misc]
     assert mover.pid == 0
+
+
+def open_files(pid: int) -> list[str]:
+    found = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.append(str(each.readlink()))
+    return found
 
 
 WORKER = """

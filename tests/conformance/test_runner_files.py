@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tercel.core.files import Trouble
-from tercel.core.model import Keep
+from tercel.core.model import Keep, Limits
 from tercel.core.reports import End, Report
 from tercel.core.states import Stage
 from tercel.runners import gathering, pool
@@ -125,6 +125,18 @@ async def test_from_another_file_system_a_file_is_copied(
     line = "stat -c '%a %h %s' a/copy; cmp a/copy " + str(source)
     report = await run(runner, recorder, links(shell(line), (str(source), "a/copy")))
     assert (report.code, text(report.out)) == (0, f"555 1 {len(content)}\n")
+
+
+async def test_copies_of_what_it_reads_do_not_count_against_its_disk(
+    runner: SpawnerPool, recorder: Recorder, tmp_path: Path, elsewhere: Path
+) -> None:
+    if elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is one file system only")
+    source = in_cache(elsewhere, "x" * 5_000_000)
+    for attempt, (line, end) in enumerate([("exit 3", End.EXITED), ("cat x > y; exit 3", End.EXCEEDED)]):
+        task = shell(line, attempt, limits=Limits(disk_bytes=2_000_000))
+        report = await run(runner, recorder, links(task, (str(source), "x")))
+        assert report.end is end, report
 
 
 async def test_with_a_directory_of_the_job_links_are_in_the_sandbox(

@@ -356,14 +356,6 @@ def test_what_is_dropped_is_killed_and_not_owed() -> None:
     assert [held.attempt for held in agent.held()] == [2, 4]
 
 
-def test_what_is_to_go_on_and_is_not_here_is_told() -> None:
-    agent = _agent()
-    agent.restore([_report(4)], parked=[_report(1), _report(2)])
-    agent.drop_parcels([2], 0.0, tell=True)
-    assert agent.on_resume([1, 2, 3, 4]) == ([_report(1)], [2, 3])
-    assert agent.on_resume([1]) == ([], [])  # it goes on already
-
-
 def test_nothing_is_launched_while_too_much_is_owed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debts, "OWED_MOST_BYTES", 10_000)
     agent = _agent(Needs(1000, 0))

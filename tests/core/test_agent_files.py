@@ -201,6 +201,15 @@ def test_what_is_to_be_undone_is_the_next_attempts_and_it_waits_for_that() -> No
     assert agent.wants() == [], "it is undone once"
 
 
+def test_what_is_to_be_undone_may_be_told_in_pieces() -> None:
+    agent = _agent()
+    agent.on_undo(1, 0, ["https://s/r/0"], [4, 5])
+    agent.on_undo(1, 0, ["https://s/r/1"], [4, 5])
+    _offer(agent)
+    (held,) = agent.wants()
+    assert (held.undo, held.lost) == (["https://s/r/0", "https://s/r/1"], [4, 5])
+
+
 def test_undoing_stops_when_the_attempt_is_given_back() -> None:
     """Somebody else runs it next: what that delivers must not be removed by who was late."""
     agent = _agent(inputs=())

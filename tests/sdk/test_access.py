@@ -20,7 +20,7 @@ from tercel.links.access import (
     write_access,
     write_secret,
 )
-from tercel.links.places import data_dir, private_dir, runtime_dir
+from tercel.links.places import data_dir, private_dir, runtime_dir, shared_cache_dir
 
 
 def an_access(**more: object) -> Access:
@@ -68,6 +68,18 @@ def test_a_directory_that_cannot_be_made_is_named(home: Path) -> None:
     (home / "file").write_text("")
     with pytest.raises(UsageError, match=r"cannot make the directory .*file/below"):
         private_dir(home / "file" / "below")
+
+
+def test_workers_share_a_cache_if_files_can_be_linked_from_there(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert shared_cache_dir(home / "not/there/yet") == home / "home/.cache/tercel"
+    assert shared_cache_dir(Path("/proc")) is None, "it is another disk"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "other"))
+    assert shared_cache_dir(home) == home / "other/tercel"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert shared_cache_dir(home) is None, "it cannot be written to"
 
 
 # -- the file ---------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from tercel.runners.contract import Launch, Listener
 from tercel.testers.contract import Asks
 from tercel.wire.messages import (
     Brief,
+    Cached,
     FromManager,
     FromWorker,
     Hello,
@@ -193,7 +194,8 @@ class FakeLink:
                 message = self._waiting.popleft()
                 if isinstance(message, kind):
                     return message
-                assert isinstance(message, Presence), f"expected {kind.__name__}, got {message}"
+                # Neither is an answer to anything.
+                assert isinstance(message, Presence | Cached), f"expected {kind.__name__}, got {message}"
             self._waiting += await self.end.receive()
 
     async def expect_reports(self, count: int) -> list[Report]:

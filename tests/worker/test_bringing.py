@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import hashlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from tercel.data.cache import Cache, CacheBusy
 from tercel.wire.messages import Book, Booked, Locate, Located, Marked, Removed, Undo
 from tercel.worker import fetching_files
 from tests.data.servers import WebServer, web
-from tests.worker.yard import asked, digest, hasten, yard
+from tests.worker.yard import PATIENCE_S, asked, digest, hasten, yard
 
 DATA = b"read me"
 ONE_LOOP = True
@@ -201,6 +203,21 @@ async def test_attempts_that_keep_each_other_from_having_room_do_not_wait_for_ev
         report = await one.report()
         assert (report.end, report.errno, report.hitch) == (End.INTERRUPTED, "ENOSPC", None)
         await one.until(lambda: len(one.launched) + len(one.owed) >= 2)
+
+
+async def test_files_that_together_are_larger_than_the_cache_are_refused_before_any_is_fetched(
+    tmp_path: Path, server: WebServer
+) -> None:
+    async with yard(tmp_path, cache_bytes=10_000) as one:
+        one.known = {
+            name: Location(name, digest(name.encode()), 6000, (f"{server.url}/x",))
+            for name in ("lfn:x", "lfn:y")
+        }
+        one.offer(inputs=["lfn:x", "lfn:y"])
+        hitch = (await one.report()).hitch
+        assert hitch is not None
+        assert (hitch.trouble, server.asked) == (Trouble.REFUSED, [])
+        assert "what it reads has 12 KB" in hitch.note and "--cache-size" in hitch.note
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -421,3 +438,54 @@ async def test_mover_that_is_killed_costs_a_try_and_nothing_else(tmp_path: Path,
         assert process is not None
         process._process.kill()
         assert await one.brought(attempt) == [{"x": DATA}]
+
+
+# -- the cache --------------------------------------------------------------------------------------------
+
+
+async def test_cache_that_takes_long_to_open_holds_nobody_but_those_who_need_it(
+    tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_open, opened = Event(), Cache.open
+
+    def slowly(cache: Cache) -> None:
+        assert may_open.wait(PATIENCE_S)
+        opened(cache)
+
+    monkeypatch.setattr(Cache, "open", slowly)
+    async with yard(tmp_path) as one:
+        attempts = one.offer(tasks=3, inputs=[f"{server.url}/x"])
+        (other,) = one.offer(2, outputs=(Output(name="r", to=("https://s/r",)),))
+        assert await one.brought(other) == [{}]
+        may_open.set()
+        assert await one.brought(*attempts) == [{"x": DATA}] * 3
+
+
+async def test_worker_that_leaves_while_its_cache_is_opened_leaves_no_pins(
+    tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_open, begun, opened = Event(), Event(), Cache.open
+
+    def slowly(cache: Cache) -> None:
+        begun.set()
+        assert may_open.wait(PATIENCE_S)
+        opened(cache)
+
+    monkeypatch.setattr(Cache, "open", slowly)
+    async with yard(tmp_path) as one:
+        one.offer(inputs=[f"{server.url}/x"])
+        await one.until(begun.is_set)
+        asyncio.get_running_loop().call_later(0.05, may_open.set)
+    assert list((tmp_path / "one/cache/pins").iterdir()) == []
+
+
+async def test_cache_that_somebody_removed_is_made_anew(tmp_path: Path, server: WebServer) -> None:
+    async with yard(tmp_path) as one:
+        (before,) = one.offer(inputs=[f"{server.url}/x"])
+        await one.brought(before)
+        shutil.rmtree(tmp_path / "one/cache")
+        (after,) = one.offer(inputs=[f"{server.url}/x"])
+        assert await one.brought(after) == [{"x": DATA}]
+        one.end(before)
+        shutil.rmtree(tmp_path / "one/cache")
+        one.end(after)

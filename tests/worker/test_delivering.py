@@ -1,5 +1,6 @@
 """What tasks leave: delivered to a real server, checked, whatever happens meanwhile; and what is left of it on disk."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from tercel.core.files import KEPT, Output, Trouble, When
 from tercel.core.reports import End
 from tercel.core.states import Stage
+from tercel.data.contract import Delivered, TransferFailed
+from tercel.data.moving import Mover
 from tercel.wire.messages import Book, Booked, Park, Resume
 from tercel.worker.addressing import Address
 from tercel.worker.outgoing import Outgoing, Parcel
@@ -174,6 +177,25 @@ async def test_throttled_delivery_waits_for_its_turn(tmp_path: Path, server: Web
         assert (book.endpoints, server.asked, one.owed) == ([server.url], [], [])
         one.files.take(Booked(book.number, 0.0))
         assert len((await one.report()).files) == 1
+
+
+async def test_delivery_that_is_dropped_as_it_is_tried_again_ends_quietly(
+    tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with yard(tmp_path) as one:
+        attempt = await runs(one, leaves("r", f"{server.url}/r"))
+
+        async def deliver(*_: Any) -> Delivered:
+            if attempt in one.agent.parcels:
+                asyncio.get_running_loop().call_soon(lambda: one.files.drop([attempt], tell=False))
+                raise TransferFailed(Trouble.DOWN, "", "it is down")
+            return Delivered(url=f"{server.url}/r", size_bytes=1, digest=digest(b"x"))
+
+        monkeypatch.setattr(Mover, "deliver", deliver)
+        one.end(attempt, {"r": b"x"})
+        await one.until(lambda: attempt not in one.agent.parcels)
+        await one.until(lambda: not one.outgoing)
+        assert one.owed == []
 
 
 # -- parked -----------------------------------------------------------------------------------------------

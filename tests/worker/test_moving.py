@@ -170,7 +170,7 @@ async def test_draining_worker_gives_back_what_waits_for_files_and_stops_bringin
         await asyncio.sleep(0.002)
     stage.worker.drain()
     assert sorted((await link.expect(Returned)).attempts) == [100, 101]
-    assert stage.worker._files._bringing._tasks == {}
+    assert stage.worker._files._bringing._errands._under_way == {}
     await _left(stage, link)
     assert stage.runner.launched == []
 

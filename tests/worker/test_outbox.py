@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tercel.core.conditions import Verdict
+from tercel.core.files import Made
 from tercel.core.model import Needs
 from tercel.core.presence import WorkerState
 from tercel.core.reports import Output, Report
@@ -15,6 +17,7 @@ from tercel.wire.messages import (
     Bye,
     Cached,
     FromWorker,
+    Locate,
     Presence,
     Probed,
     Reports,
@@ -138,3 +141,18 @@ def test_any_number_of_verdicts_goes_in_frames_of_bounded_size_and_in_order() ->
     assert all(len(session.encode(frame)) < MAX_FRAME_BYTES // 16 for frame in frames)
     assert [m.number for frame in frames[:-1] for m in frame if isinstance(m, Probed)] == list(range(20_000))
     assert frames[-1] == [Bye("done")]
+
+
+def test_reports_of_many_files_and_questions_of_many_names_go_in_frames_that_pass() -> None:
+    outbox = _outbox()
+    made = Made("results/part.root", "sftp://store.lab/results/part.root", 1, f"blake3:{'0' * 64}")
+    for number in range(60):
+        outbox.add(Locate(number, [f"lfn:{'n' * 996}"] * 1000))
+        outbox.add_reports([msgspec.structs.replace(report(number), files=(made,) * 10_000)])
+    frames = list(_frames(outbox))
+    session = WorkerSession()
+    assert all(len(session.encode(frame)) < MAX_FRAME_BYTES // 2 for frame in frames)
+    said = [message for frame in frames for message in frame]
+    assert [m.number for m in said if isinstance(m, Locate)] == list(range(60))
+    told = [one.attempt for m in said if isinstance(m, Reports) for one in m.reports]
+    assert told == list(range(60))

@@ -60,7 +60,7 @@ _DESCRIBING = (
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
         help="Keep files that tasks read there, for the next ones. All workers of a node may share one.  "
-        "[default: the same for all of this user]",
+        "[default: one for all of this user, if it is on the same disk as --dir, else one of its own]",
     ),
     click.option(
         "--cache-size",

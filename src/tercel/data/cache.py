@@ -20,7 +20,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from blake3 import blake3
@@ -113,12 +113,21 @@ class Cache:
         if self._holder_lock < 0:
             return
         self._pins.clear()
-        remove_holder(self._own)
+        with suppress(FileNotFoundError):  # somebody has removed the cache
+            remove_holder(self._own)
         self._index.close()
         for fd in (self._lock, self._holder_lock):
             if fd >= 0:
                 os.close(fd)
         self._lock = self._holder_lock = -1
+
+    def is_there(self) -> bool:
+        """Whether it is still what was opened: a cache may be removed by anybody who wants its room."""
+        try:
+            status = os.stat(f"{self._own}/{HOLDER_LOCK}", follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return os.path.samestat(status, os.fstat(self._holder_lock))
 
     def _taken_holder(self) -> int:
         until = time.monotonic() + LOCK_WAIT_S
@@ -175,6 +184,8 @@ class Cache:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
+        if self._lock < 0:
+            raise OSError(errno.EBADF, "the cache is not open", str(self.dir))
         if not lock_for_a_moment(self._lock):
             raise CacheBusy(
                 f"the cache {self.dir} has been locked by another process for {LOCK_WAIT_S:.0f} s: "
@@ -252,7 +263,7 @@ class Cache:
     def unpin(self, pin: str) -> None:
         """All that it pinned may go when room is needed."""
         for digest in self._pins.pop(pin, ()):
-            os.unlink(f"{self._own}/{pin}{PIN_OF}{digest}")
+            Path(f"{self._own}/{pin}{PIN_OF}{digest}").unlink(missing_ok=True)
 
     def _unpin_one(self, digest: str, link: str, held: set[str]) -> None:
         Path(link).unlink(missing_ok=True)

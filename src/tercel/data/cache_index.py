@@ -67,6 +67,7 @@ class Index:
         self._news: dict[str, int | None] = {}
 
     def open(self) -> None:
+        vars(self).update(vars(Index(self._path)))  # what was read before it was closed may be of another
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.refresh()
 

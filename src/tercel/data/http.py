@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tercel.core.files import KEPT, Trouble, is_digest
 from tercel.data.contract import Reading, Seen, TransferFailed
@@ -86,8 +87,10 @@ class KeptScheme:
         self._pages = HttpScheme(self._credentials)
 
     def _credentials(self, scheme: str, netloc: str) -> str:
-        own = self._base.startswith(f"{scheme}://{netloc}")
-        return f"Bearer {self._token}" if own and self._token else ""
+        """For nobody else, wherever the manager redirects to: also not for another port of its host."""
+        base = urlsplit(self._base)
+        is_own = (base.scheme, base.netloc) == (scheme, netloc)
+        return f"Bearer {self._token}" if is_own and self._token else ""
 
     def _page(self, url: str) -> str:
         digest = url.removeprefix(KEPT)

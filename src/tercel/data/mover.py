@@ -100,12 +100,14 @@ class Mover:
 
     def _cancel(self, number: int) -> None:
         with self._lock:
-            for lane in self._waiting:
-                for asked in [each for each in lane if each.number == number]:
-                    lane.remove(asked)
+            waiting = [(lane, each) for lane in self._waiting for each in lane if each.number == number]
+            for lane, asked in waiting:
+                lane.remove(asked)
             transfer = self._under_way.get(number)
         if transfer is not None:
             transfer.watch.cancel()
+        elif waiting:
+            self.say(_cancelled(number))
 
     def _start(self) -> None:
         for lane, waiting in enumerate(self._waiting):
@@ -126,7 +128,7 @@ class Mover:
         except TransferFailed as failed:
             answer = failed_of(number, failed)
         except Cancelled:
-            answer = Failed(number, Trouble.DOWN, "", "it was cancelled", 0.0, "", ())
+            answer = _cancelled(number)
         except BaseException as error:  # a fault of ours, or no memory: this transfer's only
             note = note_of(f"the mover failed: {type(error).__name__}: {error}")
             answer = Failed(number, Trouble.DOWN, "", note, 0.0, "", ())
@@ -189,6 +191,10 @@ class Mover:
         note = note_of(f"{shown(url)}: no progress for {self._stall_s:g} s, and it cannot be ended")
         answer = Failed(transfer.asked.number, Trouble.DOWN, shown(url), note, 0.0, "", ())
         self._end(transfer, answer, is_lost=True)
+
+
+def _cancelled(number: int) -> Failed:
+    return Failed(number, Trouble.DOWN, "", "it was cancelled", 0.0, "", ())
 
 
 def _lane(asked: Asked) -> int:

@@ -1,7 +1,7 @@
 """The worker's side of its mover: transfers are asked for here, made in a process of their own (mover.py), and awaited.
 
 fetch, deliver, remove, stat -> the process, started when first needed -> answered
-    cancelled       the transfer is cancelled
+    cancelled       the transfer is cancelled, and has come to rest
     it ended, or is not heard any more
                     killed; what was under way fails as DOWN; the next one starts a new process
 """
@@ -54,6 +54,10 @@ START_MOST_S = 120.0
 """Until it is first heard: its packages may come from a slow file system."""
 SILENT_MOST_S = 15.0
 """A mover that was not heard for so long hangs."""
+STILL_MOST_S = 2.0
+"""For a transfer that was cancelled to come to rest."""
+GONE_MOST_S = 10.0
+"""For a mover that was killed to be gone: one that waits for a disk that does not answer is not."""
 _LOOK_S = 1.0
 _BOOT = "import sys; sys.path[:] = sys.argv.pop(1).split(':'); from tercel.data.mover import main; main()"
 
@@ -110,10 +114,12 @@ class _Process:
         waiting = self._waiting[asked.number] = _Waiting(shown_as)
         try:
             self._writer.write(frame(asked))
-            return await waiting.answer
+            return await asyncio.shield(waiting.answer)
         except asyncio.CancelledError:
             if not self.ended:
                 self._writer.write(frame(Cancel(asked.number)))
+                # Or who is next to fetch it would find somebody still writing there.
+                await asyncio.wait([waiting.answer], timeout=STILL_MOST_S)
             raise
         finally:
             self._waiting.pop(asked.number, None)
@@ -157,7 +163,7 @@ class _Process:
         await self.end("was not heard any more")
 
     async def end(self, why: str) -> None:
-        """It and all that it started are gone when this returns."""
+        """It and all that it started are gone when this returns, if they can be ended at all."""
         if not self.ended:
             self.ended = True
             for task in self._tasks:
@@ -173,7 +179,9 @@ class _Process:
                 if not waiting.answer.done():
                     note = f"the mover's process {why}; it is started again for the next transfer"
                     waiting.answer.set_exception(TransferFailed(Trouble.DOWN, "", note))
-        await self._process.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GONE_MOST_S):
+                await self._process.wait()
 
 
 class Mover:

@@ -18,15 +18,25 @@ def data_dir() -> Path:
     return private_dir(_data_home() / "tercel")
 
 
-def cache_dir() -> Path:
-    """It is made by whoever uses it."""
+def shared_cache_dir(dir: Path) -> Path | None:
+    """The cache of all workers of this user, for one that works in `dir`; it is made by whoever uses it.
+
+    None: it would be on another disk, from which files are copied and not linked; or it cannot be written to, as a home
+    directory often cannot on a cluster's nodes.
+    """
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if base.startswith("/"):
-        return Path(base) / "tercel"
     try:
-        return Path.home() / ".cache/tercel"
-    except RuntimeError:
-        return data_dir() / "cache"
+        found = (Path(base) if base.startswith("/") else Path.home() / ".cache") / "tercel"
+        at, near = _there(found), _there(dir)
+        is_fit = at.stat().st_dev == near.stat().st_dev and os.access(at, os.W_OK | os.X_OK)
+    except (RuntimeError, OSError):  # there is no home, or no getting at it
+        return None
+    return found if is_fit else None
+
+
+def _there(path: Path) -> Path:
+    """As much of it as there is."""
+    return next(each for each in (path, *path.absolute().parents) if each.exists())
 
 
 def runtime_dir() -> Path:

@@ -13,13 +13,17 @@ from tercel.wire.messages import (
     Brief,
     Cancel,
     FromManager,
+    Located,
     Look,
     Offer,
+    Park,
     Piece,
     Probe,
     Refused,
+    Resume,
     Scattered,
     TakeBack,
+    Undo,
     Welcome,
 )
 
@@ -89,6 +93,12 @@ def _call_size(call: Call) -> int:
     return _SMALL_BYTES + len(call.arguments) + keys
 
 
+def undos(job: int, task: int, urls: list[str], lost: list[int]) -> Iterator[Undo]:
+    """What is to be undone before a task is run again, in pieces of a size that can be sent."""
+    for begin, end in _fitting([_ID_BYTES + len(url) * _CHARACTER_BYTES for url in urls]):
+        yield Undo(job, task, urls[begin:end], lost)
+
+
 def frames(messages: list[FromManager]) -> Iterator[list[FromManager]]:
     """The messages, in order, as few frames as are small enough."""
     frame: list[FromManager] = []
@@ -107,7 +117,7 @@ def frames(messages: list[FromManager]) -> Iterator[list[FromManager]]:
 def _size(message: FromManager) -> int:
     """At most; what it really takes is known only when it is encoded."""
     match message:
-        case Ack(attempts) | Cancel(attempts) | TakeBack(attempts):
+        case Ack(attempts) | Cancel(attempts) | TakeBack(attempts) | Park(attempts) | Resume(attempts):
             return _SMALL_BYTES + len(attempts) * _ID_BYTES
         case Welcome(drop=drop):
             return _SMALL_BYTES + len(drop) * _ID_BYTES
@@ -115,9 +125,9 @@ def _size(message: FromManager) -> int:
             return _SMALL_BYTES + sum(_sizes(lines, calls))
         case Scattered(tasks=tasks, lines=lines, calls=calls):
             return _SMALL_BYTES + len(tasks) * _ID_BYTES + sum(_sizes(lines, calls))
-        case Brief() | Probe() | Look() | Refused():
+        case Brief() | Probe() | Look() | Refused() | Located() | Undo():
             # There are few; most have a hundred bytes, but a sweep's brief has all the values that it lists, a command's
-            # probe the variables of its job, and a look the path that somebody asks for.
+            # probe the variables of its job, a look the path that somebody asks for, and about files there are many names.
             return len(_encode(message))
         case Piece(key=key, data=data, gone=gone):
             return _SMALL_BYTES + (len(key) + len(gone)) * _CHARACTER_BYTES + len(data)

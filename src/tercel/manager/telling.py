@@ -14,7 +14,7 @@ from tercel.manager import frames
 from tercel.manager.conversation import Conversation
 from tercel.manager.values import named
 from tercel.stores.contract import Store
-from tercel.wire.messages import Brief, Forget, FromManager, Undo, Welcome
+from tercel.wire.messages import Brief, Forget, FromManager, Welcome
 
 
 class Telling:
@@ -97,7 +97,8 @@ class Telling:
                 urls = left.get(task, [])
                 lost = [stray.attempt for stray in job.strays.get(task, ())]
                 if urls or lost:
-                    conversation.post(Undo(job.id, task, urls, lost))
+                    for undo in frames.undos(job.id, task, urls, lost):
+                        conversation.post(undo)
                 if not urls and task in again:
                     self._machine.on_removed(job.id, task)
 

@@ -21,9 +21,12 @@ class Part:
         self.text = text
         self.any_depth = text == ANY_DEPTH
         self.is_plain = _WILD.isdisjoint(text)
-        self._match = re.compile(translate(text)).match
+        # Most parts are plain, and of those there may be thousands.
+        self._match = None if self.is_plain else re.compile(translate(text)).match
 
     def matches(self, name: str) -> bool:
+        if self._match is None:
+            return name == self.text
         if name.startswith(".") and not self.text.startswith("."):
             return False
         return self.any_depth or self._match(name) is not None

@@ -18,7 +18,7 @@ CALM_S = 0.5
 """Between looks at what the kernel enforces: that it ended one process of several, say."""
 COST_MOST = 50
 """How many times longer than a look the time between two of them is at least."""
-MEASURE_AT_END_S = 1.0
+MEASURE_MOST_S = 1.0
 
 
 class Limits:
@@ -58,6 +58,8 @@ class Guard:
         self._tree = tree
         self._ooms = self._denied = 0
         self._meter = Meter(directory) if limits.disk_bytes else None
+        self._given_bytes = 0
+        """In its sandbox before it begins: copies of what it reads, where there can be no links."""
         self._measured = {
             controller
             for controller, limit in ((MEMORY, limits.mem_bytes), (PIDS, limits.pids))
@@ -73,9 +75,10 @@ class Guard:
         self.look_at = now + FIRST_S
 
     def begin(self) -> "Guard":
-        """What happened in the group before is not this attempt's doing."""
+        """What happened in the group before is not this attempt's doing, nor what is in its sandbox already."""
         self._ooms = self._group.oom_kills() if MEMORY in self._enforced else 0
         self._denied = self._group.denied_forks() if PIDS in self._enforced else 0
+        self._given_bytes = self._meter.whole(MEASURE_MOST_S) if self._meter is not None else 0
         return self
 
     def look(self) -> Excess | None:
@@ -96,8 +99,8 @@ class Guard:
             return excess
         if self._meter is not None:
             self._meter.step()
-            if self._meter.most_bytes > self._limits.disk_bytes:
-                return wrote_too_much(self._meter.most_bytes, self._limits.disk_bytes)
+            if (written := self._meter.most_bytes - self._given_bytes) > self._limits.disk_bytes:
+                return wrote_too_much(written, self._limits.disk_bytes)
         return None
 
     def _seek_outside(self) -> None:
@@ -134,7 +137,7 @@ class Guard:
         if self._was_denied():
             return Excess("pids", self._denial())
         if self._meter is not None:
-            found = self._meter.whole(MEASURE_AT_END_S)
+            found = self._meter.whole(MEASURE_MOST_S) - self._given_bytes
             if huge_file or found >= self._limits.disk_bytes:
                 return wrote_too_much(max(found, self._limits.disk_bytes), self._limits.disk_bytes)
         return None

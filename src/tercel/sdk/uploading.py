@@ -81,12 +81,14 @@ class Uploads(Connection):
         finally:
             stop.set()  # a thread goes on when nobody waits for it
         names = {name: file for one in found for name, file in one.names().items()}
-        by_digest = {file.digest: file for file in names.values()}
-        await _each(by_digest.values(), lambda file: self._bring(file, progress))
-        await _each(names.items(), lambda named: self._register(*named))
+        one_of = {file.digest: name for name, file in names.items()}
+        await _each(one_of.values(), lambda name: self._bring(name, names[name], progress))
+        others = names.keys() - set(one_of.values())
+        await _each(others, lambda name: self._register(name, names[name]))
         return [one.uploaded() for one in found]
 
-    async def _bring(self, file: "LocalFile", progress: "_Progress") -> None:
+    async def _bring(self, name: str, file: "LocalFile", progress: "_Progress") -> None:
+        """Named at once: what has no name goes after an hour, and all of them may take longer."""
         path = target(f"/contents/{file.digest}", {})
         try:
             await self._fetch("HEAD", path)
@@ -94,6 +96,7 @@ class Uploads(Connection):
             await self._put(path, file, progress)
         else:
             progress.sent(file.size_bytes)
+        await self._register(name, file)
         progress.file()
 
     async def _put(self, path: str, file: "LocalFile", progress: "_Progress") -> None:

@@ -1,5 +1,6 @@
 """Which of the files that an attempt left goes where. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import msgspec
@@ -12,6 +13,11 @@ from tercel.core.reports import End, Report
 from tercel.core.states import Stage
 from tercel.data.urls import note_of
 from tercel.runners.globs import Part, parts_of
+from tercel.wire.messages import MAX_FRAME_BYTES
+from tercel.worker.parcels import MADE_BYTES
+
+TOLD_MOST_BYTES = MAX_FRAME_BYTES // 2
+"""To tell where the files of one attempt are: a link takes no report that is larger than a frame, however often it is sent."""
 
 
 class Address(msgspec.Struct, frozen=True, array_like=True):
@@ -36,12 +42,12 @@ class Undeliverable(Exception):
 def addresses(report: Report, leavings: Sequence[Leaving]) -> list[Address]:
     """In the order of the declarations. Raises Undeliverable."""
     fine = report.end is End.EXITED and report.code == 0
-    paths = [path for path, _ in report.gathered]
+    paths = sorted(path for path, _ in report.gathered)
     found: list[Address] = []
     for leaving in leavings:
         if leaving.when is not When.ALWAYS and (leaving.when is When.FINISHED) != fine:
             continue
-        matching = [path for path in paths if is_of(path, leaving.pattern)]
+        matching = _matching(paths, leaving.pattern)
         if not matching and fine and not leaving.optional:
             note = (
                 f"it finished, and left no file {leaving.pattern}: correct its name, or declare it optional"
@@ -50,7 +56,30 @@ def addresses(report: Report, leavings: Sequence[Leaving]) -> list[Address]:
         found += [_address(leaving, path) for path in matching]
     found = list(dict.fromkeys(found))
     _check_apart(found)
+    _check_few(found)
     return found
+
+
+def _matching(paths: Sequence[str], pattern: str) -> list[str]:
+    """`paths` are in order, so that thousands of plain names are not each compared with thousands of files."""
+    parts = parts_of(pattern)
+    if parts is None or not all(part.is_plain for part in parts):
+        return [path for path in paths if is_of(path, pattern)]
+    plain = "/".join(part.text for part in parts)
+    at = bisect_left(paths, plain)
+    here = [plain] if at < len(paths) and paths[at] == plain else []
+    first, behind = bisect_left(paths, f"{plain}/"), bisect_left(paths, f"{plain}0")  # 0 comes after /
+    return here + list(paths[first:behind])
+
+
+def _check_few(found: Sequence[Address]) -> None:
+    told = sum(
+        MADE_BYTES + len(one.path.encode()) + max(len(to.encode()) for to in one.to) + len(one.name.encode())
+        for one in found
+    )
+    if told > TOLD_MOST_BYTES:
+        note = f"it left {len(found):,} files, which are too many to be told of: pack them into one"
+        raise Undeliverable(Hitch(Stage.STAGE_OUT, Trouble.REFUSED, "", note))
 
 
 def _check_apart(found: Sequence[Address]) -> None:

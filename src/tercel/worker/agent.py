@@ -336,8 +336,12 @@ class Agent:
         return [held for held in wants if held.attempt in self._unbrought]
 
     def on_undo(self, job: int, task: int, urls: list[str], lost: list[int]) -> None:
-        """What earlier attempts of a task had delivered is to be removed before the next one, which follows, is begun."""
-        self._undo[job, task] = urls, lost
+        """What earlier attempts of a task had delivered is to be removed before the next one, which follows, is begun.
+
+        Of very much it is told in several pieces.
+        """
+        before, _ = self._undo.get((job, task), ([], []))
+        self._undo[job, task] = before + urls, lost
 
     def take_unwanted(self) -> list[int]:
         """Attempts that wanted files, or others' removed, and do not any more."""

@@ -18,6 +18,7 @@ from tercel.core.errors import UsageError
 from tercel.core.faults import PASSING
 from tercel.core.files import Hitch, Location, Made, Trouble, is_name
 from tercel.core.reports import Report
+from tercel.core.sizes import size
 from tercel.core.states import Stage
 from tercel.data.cache import Cache, CacheBusy
 from tercel.data.contract import TransferFailed
@@ -25,6 +26,7 @@ from tercel.data.moving import Mover
 from tercel.wire.messages import FromWorker, Removed
 from tercel.worker.agent import Agent
 from tercel.worker.asking import Asking
+from tercel.worker.errands import Errands
 from tercel.worker.fetching_files import Fetches, Source
 from tercel.worker.held import Attempt
 from tercel.worker.keeping import Keeping
@@ -59,33 +61,28 @@ class Bringing:
         self._on_owed = on_owed
         self._on_brought = on_brought
         self._on_moving = on_moving
-        self._on_error = on_error
         self._fetches = Fetches(cache, mover, asking, say)
-        self._tasks: dict[int, asyncio.Task[None]] = {}
         self._keeping = Keeping(cache)
-        self._let_go: set[asyncio.Task[None]] = set()
-        """That were cancelled, and are not done yet."""
+        self._errands = Errands(on_error, on_ended=self._unpin)
         self._open = False
+        self._opening: asyncio.Task[None] | None = None
 
     def look(self) -> None:
         """Begin with what is newly wanted; let go of what no longer is."""
         for attempt in self._agent.take_unwanted():
-            if (task := self._tasks.pop(attempt, None)) is not None and not task.done():
-                task.cancel()
-                self._let_go.add(task)
-            if self._open:
-                self._cache.unpin(str(attempt))
+            self._errands.end(attempt)
+            self._unpin(attempt)
         for held in self._agent.wants():
-            self._start(held)
+            self._errands.begin(held.attempt, self._bring(held))
 
-    def keep(self, made: Sequence[Made], directory: Path) -> None:
+    async def keep(self, made: Sequence[Made], directory: Path) -> None:
         """What a task made under names, and that is still in this directory."""
         named = [one for one in made if one.name]
         if not named:
             return
         try:
-            self._ensure_open()
-        except OSError as error:
+            await self._open_cache()
+        except (OSError, CacheBusy) as error:
             log.debug("Nothing is kept in the cache: %s.", error)
             return
         for one in named:
@@ -93,34 +90,28 @@ class Bringing:
 
     def news(self) -> tuple[list[tuple[str, int]], list[str]]:
         """Of names that are in the cache: which came, with their sizes, and which went."""
-        return self._keeping.news() if self._open else ([], [])
+        try:
+            return self._keeping.news() if self._open else ([], [])
+        except OSError as error:  # it was removed, say: it is made anew when it is next needed
+            log.debug("The cache cannot be looked at: %s.", error)
+            return [], []
 
     def kept(self) -> list[tuple[str, int]]:
         return list(self._keeping.all())
 
     async def close(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), *self._let_go, return_exceptions=True)
+        await self._errands.close()
         await self._fetches.close()
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
         if self._open:
             self._open = False
             self._cache.close()
 
-    def _start(self, held: Attempt) -> None:
-        attempt = held.attempt
-        task = asyncio.get_running_loop().create_task(self._bring(held))
-        self._tasks[attempt] = task
-        task.add_done_callback(lambda done: self._done(attempt, done))
-
-    def _done(self, attempt: int, task: "asyncio.Task[None]") -> None:
-        if self._tasks.get(attempt) is task:
-            del self._tasks[attempt]
-        self._let_go.discard(task)
-        if task.cancelled() and self._open:
-            self._cache.unpin(str(attempt))  # what came before it heard that nobody wants it
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_error(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+    def _unpin(self, attempt: int) -> None:
+        """When nobody wants it, and once more when all have heard of that: something may have come in between."""
+        if self._open:
+            self._cache.unpin(str(attempt))
 
     async def _bring(self, held: Attempt) -> None:
         moving = asyncio.get_running_loop().call_later(MOMENT_S, self._on_moving, held.attempt)
@@ -148,6 +139,30 @@ class Bringing:
         hitch = Hitch(Stage.STAGE_IN, failed.trouble, failed.url, failed.note, failed.not_before_s)
         self._on_owed(self._agent.on_unbrought(held.attempt, hitch, now))
 
+    # -- the cache ------------------------------------------------------------------------------------------
+
+    async def _open_cache(self) -> None:
+        """Raises OSError, or CacheBusy."""
+        if self._open and not self._cache.is_there():
+            log.warning("The cache %s was removed: it is made anew.", self._cache.dir)
+            self._open = False
+            self._cache.close()
+            self._keeping.forget_all()
+            self._cache.open()  # at once: there is nothing in it, and others use it meanwhile
+            self._open = True
+        if self._open:
+            return
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._opened())
+        await asyncio.shield(self._opening)
+
+    async def _opened(self) -> None:
+        try:
+            await asyncio.to_thread(self._cache.open)  # with many files it takes seconds
+            self._open = True
+        finally:
+            self._opening = None
+
     # -- one attempt's --------------------------------------------------------------------------------------
 
     async def _links(self, held: Attempt) -> list[tuple[str, str]]:
@@ -158,8 +173,9 @@ class Bringing:
             raise TransferFailed(Trouble.REFUSED, "", str(error)) from None
         if not wanted:
             return []
-        self._ensure_open()
+        await self._open_cache()
         sources = await self._sources(wanted)
+        self._check_fit(sources)
         pin, brought = str(held.attempt), held.job.brought
         keys = {at: key for at, one in enumerate(sources) if (key := one.key or brought.get(one.name, ""))}
         cached = zip(keys, self._cache.get_all(list(keys.values()), pin), strict=True)
@@ -172,11 +188,6 @@ class Bringing:
             if digest:
                 self._keeping.has(one.source, digest, paths[at].stat().st_size)
         return [(str(paths[at]), one.name) for at, one in enumerate(wanted)]
-
-    def _ensure_open(self) -> None:
-        if not self._open:
-            self._cache.open()
-            self._open = True
 
     async def _fetched(
         self, missing: Sequence[tuple[int, Source]], pin: str, brought: dict[str, str]
@@ -194,6 +205,13 @@ class Bringing:
         names = {one.source for one in wanted if is_name(one.source)}
         located = await self._asking.locate(names) if names else {}
         return [self._source(one, located.get(one.source)) for one in wanted]
+
+    def _check_fit(self, sources: Sequence[Source]) -> None:
+        """All of them are pinned at once: those that are more than the cache may have would wait for each other for ever."""
+        sizes = {one.digest: one.size_bytes for one in sources if one.size_bytes > 0}
+        if (needed := sum(sizes.values())) > (most := self._cache.size_bytes):
+            note = f"what it reads has {size(needed)}, and the cache of {self._node} may have {size(most)}: give it more, with --cache-size"
+            raise TransferFailed(Trouble.REFUSED, sources[0].name, note)
 
     def _source(self, one: Wanted, location: Location | None) -> Source:
         if not is_name(one.source):

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 
 from tercel.core.reports import Report
+from tercel.worker.parcels import files_bytes
 
 OWED_MOST_BYTES = 64 * 2**20
 """Nothing is launched while unacknowledged reports take more memory than this."""
 _REPORT_BYTES = 512
-"""What a report takes in memory beside its outputs, about."""
+"""What a report takes in memory beside its outputs and files, about."""
 
 
 class Debts:
@@ -34,7 +35,7 @@ class Debts:
 
 
 def _weight(report: Report) -> int:
-    weight = _REPORT_BYTES
+    weight = _REPORT_BYTES + files_bytes(report)
     for output in (report.out, report.err, report.value):
         if output is not None:
             weight += len(output.inline)

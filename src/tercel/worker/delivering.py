@@ -8,7 +8,7 @@ ended --> saved as a parcel --> all delivered --> reported, with where each file
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from tercel.core.declared import Leaving
@@ -22,6 +22,7 @@ from tercel.data.urls import shown
 from tercel.worker.addressing import Address, Undeliverable, addresses
 from tercel.worker.agent import Agent
 from tercel.worker.asking import Asking
+from tercel.worker.errands import Errands
 from tercel.worker.outgoing import Outgoing, Parcel
 
 log = logging.getLogger("tercel.worker")
@@ -44,7 +45,7 @@ class Delivering:
         asking: Asking,
         *,
         on_owed: Callable[[list[Report]], None],
-        on_made: Callable[[Sequence[Made], Path], None],
+        on_made: Callable[[Sequence[Made], Path], Awaitable[None]],
         on_moving: Callable[[int], None],
         on_error: Callable[[Exception], None],
     ) -> None:
@@ -57,10 +58,9 @@ class Delivering:
         self._on_owed = on_owed
         self._on_made = on_made
         self._on_moving = on_moving
-        self._on_error = on_error
         self._parcels: dict[int, Parcel] = {}
         """By attempt, of all that are here, parked or not."""
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._errands = Errands(on_error)
 
     def prepare(self) -> list[Report]:
         """Those that an earlier process had not delivered. Raises OSError."""
@@ -79,14 +79,14 @@ class Delivering:
         if not found:
             self._on_owed(self._agent.on_delivered(report.attempt, ()))
             return
-        self._parcels[report.attempt] = Parcel(report, found, list(lost))
-        self._start(report, fresh=True)
+        parcel = self._parcels[report.attempt] = Parcel(report, found, list(lost))
+        self._start(parcel, fresh=True)
 
     def resume(self, attempts: list[int]) -> list[int]:
         """Returns those of which nothing is here any more: its disk was lost, or had no room for the parcel when it was killed."""
         for report in self._agent.parcels.resume(attempts):
-            if report.attempt in self._parcels:
-                self._start(report, fresh=False)
+            if (parcel := self._parcels.get(report.attempt)) is not None:
+                self._start(parcel, fresh=False)
             elif report.files:  # they were delivered by an earlier process, which could not save where to
                 self._on_owed(self._agent.on_delivered(report.attempt, report.files))
             else:
@@ -96,8 +96,7 @@ class Delivering:
     def drop(self, attempts: list[int]) -> None:
         """Nobody wants them any more, or the manager has what they are about."""
         for attempt in attempts:
-            if (task := self._tasks.pop(attempt, None)) is not None:
-                task.cancel()
+            self._errands.end(attempt)
             if self._parcels.pop(attempt, None) is not None:
                 self.discard([attempt])
 
@@ -108,37 +107,26 @@ class Delivering:
 
     async def close(self) -> None:
         """What is not delivered is found by the next process."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._errands.close()
 
-    def _start(self, report: Report, fresh: bool) -> None:
-        attempt = report.attempt
-        task = asyncio.get_running_loop().create_task(self._deliver_all(report, fresh))
-        self._tasks[attempt] = task
-        task.add_done_callback(lambda done: self._done(attempt, done))
+    def _start(self, parcel: Parcel, fresh: bool) -> None:
+        self._errands.begin(parcel.report.attempt, self._deliver_all(parcel, fresh))
 
-    def _done(self, attempt: int, task: "asyncio.Task[None]") -> None:
-        if self._tasks.get(attempt) is task:
-            del self._tasks[attempt]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_error(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-
-    async def _deliver_all(self, report: Report, fresh: bool) -> None:
-        attempt = report.attempt
+    async def _deliver_all(self, parcel: Parcel, fresh: bool) -> None:
+        """It may be dropped on the way: what is here of it is not looked for again."""
+        attempt = parcel.report.attempt
         moving = asyncio.get_running_loop().call_later(MOMENT_S, self._on_moving, attempt)
         try:
             if fresh:
-                await self._save(report)
+                await self._save(parcel)
             room = asyncio.Semaphore(AT_ONCE)
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._deliver(report, address, again, room))
-                    for address, again in _counted(self._parcels[attempt].addresses)
+                    group.create_task(self._deliver(parcel, address, again, room))
+                    for address, again in _counted(parcel.addresses)
                 ]
             made = tuple(task.result() for task in tasks)
-            self._on_made(made, self._outgoing.files_of(attempt))
+            await self._on_made(made, self._outgoing.files_of(attempt))
             self._on_owed(self._agent.on_delivered(attempt, made))
         except* TransferFailed as failures:
             failed = failures.exceptions[0]
@@ -150,18 +138,19 @@ class Delivering:
         finally:
             moving.cancel()
 
-    async def _save(self, report: Report) -> None:
+    async def _save(self, parcel: Parcel) -> None:
         """Where there is no room for that, a worker that is killed now has to run it again: nothing worse."""
         try:
-            await asyncio.to_thread(self._outgoing.save, self._parcels[report.attempt])
+            await asyncio.to_thread(self._outgoing.save, parcel)
         except OSError as error:
+            report = parcel.report
             log.warning("Cannot save where %d.%d delivers to: %s.", report.job, report.task, error)
 
-    async def _deliver(self, report: Report, address: Address, again: int, room: asyncio.Semaphore) -> Made:
+    async def _deliver(self, parcel: Parcel, address: Address, again: int, room: asyncio.Semaphore) -> Made:
         async with room:
             for pause_s in (*PAUSES_S, None):
                 try:
-                    return await self._deliver_once(report, address, again)
+                    return await self._deliver_once(parcel, address, again)
                 except TransferFailed as failed:
                     if pause_s is None or failed.trouble not in AGAIN or failed.not_before_s > pause_s:
                         raise
@@ -169,18 +158,18 @@ class Delivering:
                 await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
-    async def _deliver_once(self, report: Report, address: Address, again: int) -> Made:
+    async def _deliver_once(self, parcel: Parcel, address: Address, again: int) -> Made:
         """To the first that takes it; what is told is why the best did not."""
         first: TransferFailed | None = None
+        report = parcel.report
         path = str(self._outgoing.files_of(report.attempt) / address.path)
         for url in address.to:
             await self._asking.turn([url])
-            lost = self._parcels[report.attempt].lost
             what = Deliver(
                 path=path,
                 url=url,
                 tag=_tag(report, report.attempt, again),
-                stale=tuple(_tag(report, attempt, again) for attempt in lost),
+                stale=tuple(_tag(report, attempt, again) for attempt in parcel.lost),
             )
             try:
                 done = await self._mover.deliver(what, report.attempt)

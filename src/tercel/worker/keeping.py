@@ -70,6 +70,11 @@ class Keeping:
         """For a manager that knows of none."""
         return [(name, size_bytes) for name, (_, size_bytes) in self._names.items()]
 
+    def forget_all(self) -> None:
+        """The cache is another one."""
+        for name in list(self._names):
+            self._forget(name)
+
     def _forget(self, name: str) -> None:
         known = self._names.pop(name, None)
         if known is None:

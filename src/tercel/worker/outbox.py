@@ -33,6 +33,7 @@ from tercel.wire.messages import (
     Started,
     TailData,
 )
+from tercel.worker.parcels import files_bytes
 
 log = logging.getLogger("tercel.worker")
 
@@ -46,12 +47,12 @@ CACHED_KEYS = 500
 """In one of them."""
 PROBED_MOST = 100
 """Verdicts in one frame."""
-SMALL_MOST = 100
-"""Messages about files in one frame."""
 _REPORT_BYTES = 128
-"""Of a report beside its outputs, about."""
+"""Of a report beside its outputs and files, about."""
 
 VALUE = "value"
+
+_encode = msgspec.msgpack.Encoder().encode
 
 ReadSegments = Callable[[int, str], Iterable[bytes]]
 
@@ -64,7 +65,7 @@ class Outbox:
         self._fetches: list[Fetch] = []
         self._cached: list[Cached] = []
         self._probed: list[Probed] = []
-        self._small: list[FromWorker] = []
+        self._small: deque[FromWorker] = deque()
         self._seen: deque[Seen] = deque()
         self._tails: list[TailData] = []
         self._tail_bytes = 0
@@ -159,8 +160,7 @@ class Outbox:
             messages += self._cached[:CACHED_MOST]
             del self._cached[:CACHED_MOST]
         if self._small:
-            messages += self._small[:SMALL_MOST]
-            del self._small[:SMALL_MOST]
+            self._take_small(messages)
         if self._probed:
             messages += self._probed[:PROBED_MOST]
             del self._probed[:PROBED_MOST]
@@ -178,6 +178,13 @@ class Outbox:
             self._bye = None
         return messages
 
+    def _take_small(self, messages: list[FromWorker]) -> None:
+        """Most have a hundred bytes, but one may ask for a thousand names."""
+        size = 0
+        while self._small and size < FRAME_BYTES:
+            messages.append(self._small.popleft())
+            size += len(_encode(messages[-1]))
+
     def _take_tails(self, messages: list[FromWorker]) -> int:
         messages += self._tails
         taken, self._tails, self._tail_bytes = self._tail_bytes, [], 0
@@ -188,7 +195,7 @@ class Outbox:
         size = 0
         while self._reports and (size < room or not reports):
             report = self._reports.popleft()
-            size += _REPORT_BYTES
+            size += _REPORT_BYTES + files_bytes(report)
             if report.out is not None:
                 size += len(report.out.inline)
             if report.err is not None:

@@ -16,6 +16,8 @@ from tercel.core.files import Hitch, Made
 from tercel.core.presence import Held
 from tercel.core.reports import End, Report
 
+MADE_BYTES = 96
+"""What it takes to tell of a file, about, beside its path, its URL and its name: mostly its digest."""
 OWN_ENDS = frozenset({End.EXITED, End.SIGNALLED, End.TIMED_OUT, End.EXCEEDED})
 
 
@@ -100,3 +102,10 @@ def unstaged(report: Report, hitch: Hitch) -> Report:
 def told(report: Report) -> Report:
     """As the manager hears it: what was gathered is the worker's business."""
     return msgspec.structs.replace(report, gathered=()) if report.gathered else report
+
+
+def files_bytes(report: Report) -> int:
+    """What it takes to tell where its files are, about."""
+    if not report.files:
+        return 0
+    return sum(MADE_BYTES + len(made.path) + len(made.url) + len(made.name) for made in report.files)
