@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tercel.core.files import Made
 from tercel.core.model import Needs
 from tercel.core.presence import Held, WorkerState
 from tercel.core.reports import End, Output, Report
@@ -21,7 +22,7 @@ from tercel.wire.messages import (
     Started,
     Welcome,
 )
-from tests.api.house import GIB, Scripted, done, inline
+from tests.api.house import GIB, House, Scripted, done, inline
 from tests.api.scene import Scene
 
 pytestmark = pytest.mark.must("f")
@@ -278,3 +279,57 @@ async def test_a_worker_that_says_bye_and_holds_tasks_gives_them_back(scene: Sce
     await scene.bad.hung_up()
     await scene.good.report(scene.goods.pop())
     await scene.good.settled()
+
+
+# -- files ------------------------------------------------------------------------------------------------
+
+
+DIGEST = f"blake3:{'0' * 64}"
+OUTPUTS = [
+    {"name": "o", "to": ["file:///data/{task}"]},
+    {"name": "d/*", "to": ["s3://bucket/{job}/", "lfn:hist/{job}/{task}/"], "optional": True},
+    {"name": "k", "to": ["lfn:kept/{task}"], "optional": True},
+]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Made("o", "file:///etc/passwd", 3, DIGEST),
+        Made("o", "file:///data/1", 3, DIGEST),
+        Made("o", f"tercel:{DIGEST}", 3, DIGEST),
+        Made("o", "file:///data/0", 3, DIGEST, "lfn:calib/2027"),
+        Made("d/a", "s3://bucket/1/a", 3, DIGEST),
+        Made("d/a", "s3://bucket/1/a", 3, DIGEST, "lfn:hist/1/1/a"),
+        Made("d/../../x", "s3://bucket/1/../../x", 3, DIGEST, "lfn:hist/1/0/x"),
+        Made("k", "file:///data/0", 3, DIGEST, "lfn:kept/0"),
+        Made("k", f"tercel:blake3:{'1' * 64}", 3, DIGEST, "lfn:kept/0"),
+        Made("k", f"tercel:{DIGEST}", 3, DIGEST, "lfn:kept/1"),
+    ],
+)
+async def test_files_that_a_job_does_not_declare_are_not_registered_nor_ever_removed(
+    house: House, made: Made
+) -> None:
+    """Its next attempt would remove them, wherever they are, on another worker's behalf."""
+    await house.submit(argv=["true"], array="0-0", outputs=OUTPUTS)
+    bad = await house.worker("bad")
+    await bad.report(await bad.offered(), files=(Made("o", "file:///data/0", 3, DIGEST), made))
+    view = await house.task(1, 0)
+    assert view.state == "failed" and "does not declare" in view.attempts[0].note
+    assert (await house.ask("GET", "/v1/files")).json["files"] == []
+    await house.sound()
+
+
+async def test_files_that_a_job_declares_are_registered(house: House) -> None:
+    await house.submit(argv=["true"], array="0-0", outputs=OUTPUTS)
+    worker = await house.worker("good")
+    await worker.report(
+        await worker.offered(),
+        files=(
+            Made("o", "file:///data/0", 3, DIGEST),
+            Made("d/a", "s3://bucket/1/a", 3, DIGEST, "lfn:hist/1/0/a"),
+        ),
+    )
+    assert (await house.task(1, 0)).state == "finished"
+    names = [one["name"] for one in (await house.ask("GET", "/v1/files")).json["files"]]
+    assert sorted(names) == ["file:///data/0", "lfn:hist/1/0/a"]

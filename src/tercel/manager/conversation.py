@@ -203,6 +203,8 @@ class Conversation:
                     reports, corrected = hearing.believed(reports, now)
                     if corrected:
                         machine.workers[self.worker].note = "reported numbers that cannot be"
+                    if any(report.files for report in reports):
+                        reports = manager.declarations.believed(reports)
                     known = await blocking.known(manager.examiners, machine, self.worker, reports)
                     if any(report.files for report in reports):
                         manager.catalogue.foresee(reports)

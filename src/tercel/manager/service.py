@@ -41,6 +41,7 @@ from tercel.core.model import JobRow
 from tercel.manager.catalogue import Catalogue
 from tercel.manager.clock import WatchedClock
 from tercel.manager.conversation import Conversation
+from tercel.manager.declarations import Declarations
 from tercel.manager.events import Hub
 from tercel.manager.inputs import FilesRead, inputs_of, restored
 from tercel.manager.options import ManagerOptions
@@ -113,6 +114,7 @@ class Manager:
         self.uploads = Uploads()
         self.vault = Vault(options.data)
         self.catalogue = self.machine.names = Catalogue(store, self.vault.holds)
+        self.declarations = Declarations(self.machine, store)
         self.snapshots = Snapshots(self)
         self.files_read = FilesRead(self)
         self._next_job = loaded.next_job
