@@ -394,3 +394,36 @@ def test_who_is_not_there_is_down_or_unknown(tmp_path: Path) -> None:
                 fetch(Fetch(urls=(url,), path=str(tmp_path / "got")), Schemes(), Watch())
             assert caught.value.trouble == trouble
     assert os.listdir(tmp_path) == []
+
+
+# -- what the manager keeps -----------------------------------------------------------------------------------
+
+
+def test_a_manager_that_is_full_is_told_by_what_it_was_to_keep_not_by_its_page(
+    tmp_path: Path, web: servers.WebServer
+) -> None:
+    """Nobody but a worker may put something there, so no tester of that page would ever find it well."""
+    (tmp_path / "out").write_bytes(DATA)
+    kept, page = f"tercel:{DIGEST}", f"/v1/contents/{DIGEST}"
+    web.faults[page] = ["404", "507"]
+    with pytest.raises(TransferFailed) as caught:
+        deliver(
+            Deliver(path=str(tmp_path / "out"), url="tercel:", tag="1"),
+            Schemes(),
+            Watch(),
+            (web.url, servers.TOKEN),
+        )
+    assert (caught.value.trouble, caught.value.url) == (Trouble.FULL, kept)
+    assert caught.value.note.startswith(f"{kept} answers 507")
+    web.faults[page] = ["503"]
+    with pytest.raises(TransferFailed) as caught:
+        fetch(Fetch(urls=(kept,), path=str(tmp_path / "got")), Schemes(), Watch(), (web.url, servers.TOKEN))
+    assert (caught.value.trouble, caught.value.url) == (Trouble.BUSY, kept)
+
+
+@pytest.mark.parametrize("other", ["lab", "lab.example", "lab.example:771", "lab.example:77170", "evil"])
+def test_the_managers_token_goes_to_no_other_even_if_its_name_begins_like_it(other: str) -> None:
+    scheme = KeptScheme("http://lab.example:7717", "token")
+    assert scheme._credentials("http", "lab.example:7717") == "Bearer token"
+    assert scheme._credentials("http", other) == ""
+    assert scheme._credentials("https", "lab.example:7717") == ""

@@ -6,7 +6,7 @@ A server takes a PUT whole or not at all: half a body is no request of HTTP.
 import http.client
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -103,16 +103,30 @@ class KeptScheme:
             raise TransferFailed(Trouble.REFUSED, shown(url), note_of(f"{shown(url)} {why}"))
         return f"{self._base}/v1/contents/{digest}"
 
-    def stat(self, url: str, watch: Watch) -> Seen:
-        return self._pages.stat(self._page(url), watch)
+    @contextmanager
+    def _asked(self, url: str) -> Iterator[str]:
+        """Its page. What went wrong there is told of what is kept: only the manager can do something about that."""
+        page = self._page(url)
+        try:
+            yield page
+        except TransferFailed as failed:
+            failed.url, failed.note = url, failed.note.replace(shown(page), url)
+            raise
 
+    def stat(self, url: str, watch: Watch) -> Seen:
+        with self._asked(url) as page:
+            return self._pages.stat(page, watch)
+
+    @contextmanager
     def read(
         self, url: str, watch: Watch, begin: int = 0, end: int = -1, same_as: str = ""
-    ) -> AbstractContextManager[Reading]:
-        return self._pages.read(self._page(url), watch, begin, end, same_as)
+    ) -> Iterator[Reading]:
+        with self._asked(url) as page, self._pages.read(page, watch, begin, end, same_as) as reading:
+            yield reading
 
     def write(self, path: str, url: str, watch: Watch) -> None:
-        self._pages.write(path, self._page(url), watch)
+        with self._asked(url) as page:
+            self._pages.write(path, page, watch)
 
     def rename(self, url: str, to: str, watch: Watch) -> None:
         self._pages.rename(url, to, watch)
