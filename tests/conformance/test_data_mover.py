@@ -121,6 +121,7 @@ async def test_a_fetch_whose_mover_was_killed_goes_on_where_it_was(
     with pytest.raises(TransferFailed) as caught:
         await fetching
     assert caught.value.trouble is Trouble.DOWN and not (tmp_path / "got").exists()
+    assert caught.value.url == f"{web.url}/x", "somebody will ask whether that is there again"
     web.faults.clear()
     assert (await mover.fetch(what)).digest == DIGEST
     assert web.asked[-1][2]["Range"].startswith("bytes=")

@@ -4,11 +4,13 @@ import pytest
 
 from tercel.core.blocking import DEFAULT_POLICY, fault_of, parse_rule, rule_for
 from tercel.core.conditions import Fault, Place
-from tercel.core.faults import fault_at_worker
+from tercel.core.faults import PASSING, fault_at_worker, fault_of_hitch
+from tercel.core.files import Hitch, Trouble
 from tercel.core.model import JobSpec
 from tercel.core.policies import parse_policy
 from tercel.core.presence import WorkerInfo
 from tercel.core.reports import End, Report
+from tercel.core.states import Stage
 
 pytestmark = [pytest.mark.T(2, 3), pytest.mark.must("a")]
 
@@ -97,3 +99,15 @@ def test_times_are_kept_in_the_unit_that_was_meant(text: str, patience_s: float)
 def test_success_failure_and_fault_are_told_apart(code: int) -> None:
     spec = JobSpec(argv=("x",), block_on=(parse_rule("exit:75 -> tcp:a:1"),))
     assert (rule_for(spec, report(End.EXITED, code)) is not None) is (code == 75)
+
+
+@pytest.mark.parametrize("url", ["", "tercel:", f"tercel:blake3:{'0' * 64}"])
+@pytest.mark.parametrize("trouble", sorted(PASSING))
+@pytest.mark.parametrize("stage", [Stage.STAGE_IN, Stage.STAGE_OUT])
+def test_what_was_at_the_worker_or_at_the_manager_is_tried_again_for_there_is_nothing_to_look_at(
+    stage: Stage, trouble: Trouble, url: str
+) -> None:
+    """A tester of an empty URL, or of what only the manager has, would never say that it is there again."""
+    found = fault_of_hitch(Hitch(stage, trouble, url, "said so"), "w1", INFO)
+    assert found is not None
+    assert (found.tester, found.place) == ("worker:true", Place.HERE)

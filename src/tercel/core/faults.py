@@ -22,6 +22,8 @@ NO_PROCESS = frozenset({"EAGAIN", "ENOMEM", "EMFILE", "ENFILE"})
 """Nothing more can be started there."""
 NETWORKED = frozenset({"http", "https", "sftp", "ssh", "ftp"})
 """Their URLs name a host."""
+_ANYBODY = ("worker:true", Place.HERE, DEFAULT_POLICY)
+"""There is nothing to look at: it is tried again after a while."""
 PASSING = frozenset({Trouble.DOWN, Trouble.UNKNOWN_HOST, Trouble.BUSY, Trouble.FULL, Trouble.DENIED})
 
 
@@ -75,7 +77,9 @@ def _sought(hitch: Hitch) -> tuple[str, Place, str]:
     waits = trouble in PASSING or (trouble is Trouble.CORRUPT and hitch.stage is Stage.STAGE_OUT)
     if url.startswith(KEPT) and (waits or hitch.stage is Stage.REGISTER):
         # By the manager, who needs no tester: who meets it finds out, at the policy's times.
-        return "worker:true", Place.HERE, DEFAULT_POLICY
+        return _ANYBODY
+    if waits and not url:  # something of the worker's own
+        return _ANYBODY
     if hitch.stage is Stage.REGISTER:
         return f"unused:{url}", Place.HERE, DEFAULT_POLICY
     if is_name(url):  # it is in no catalogue yet, or nowhere else

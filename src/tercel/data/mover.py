@@ -46,6 +46,7 @@ from tercel.data.mover_words import (
     failed_of,
     frame,
     length_of,
+    url_of,
 )
 from tercel.data.schemes import Schemes
 from tercel.data.urls import note_of, shown
@@ -121,7 +122,7 @@ class Mover:
                 ).start()
 
     def _run(self, transfer: _Transfer) -> None:
-        number = transfer.asked.number
+        number, url = transfer.asked.number, shown(url_of(transfer.asked))
         answer: Done | Failed
         try:
             answer = self._moved(transfer.asked, transfer.watch)
@@ -131,7 +132,7 @@ class Mover:
             answer = _cancelled(number)
         except BaseException as error:  # a fault of ours, or no memory: this transfer's only
             note = note_of(f"the mover failed: {type(error).__name__}: {error}")
-            answer = Failed(number, Trouble.DOWN, "", note, 0.0, "", ())
+            answer = Failed(number, Trouble.DOWN, url, note, 0.0, "", ())
         self._end(transfer, answer)
 
     def _moved(self, asked: Asked, watch: Watch) -> Done:
@@ -187,7 +188,7 @@ class Mover:
             self._give_up(transfer)
 
     def _give_up(self, transfer: _Transfer) -> None:
-        url = _url(transfer.asked)
+        url = url_of(transfer.asked)
         note = note_of(f"{shown(url)}: no progress for {self._stall_s:g} s, and it cannot be ended")
         answer = Failed(transfer.asked.number, Trouble.DOWN, shown(url), note, 0.0, "", ())
         self._end(transfer, answer, is_lost=True)
@@ -199,16 +200,6 @@ def _cancelled(number: int) -> Failed:
 
 def _lane(asked: Asked) -> int:
     return 0 if isinstance(asked, Fetching | Delivering) else 1
-
-
-def _url(asked: Asked) -> str:
-    match asked:
-        case Fetching():
-            return asked.what.urls[0] if asked.what.urls else ""
-        case Delivering():
-            return asked.what.url
-        case Removing() | Looking():
-            return asked.url
 
 
 def heard(sock: socket.socket) -> object:

@@ -112,6 +112,17 @@ decode_said = _said.decode
 HEAD_BYTES = _LENGTH.size
 
 
+def url_of(asked: Asked) -> str:
+    """Which place is to be told of, if nothing else is known."""
+    match asked:
+        case Fetching():
+            return asked.what.urls[0] if asked.what.urls else ""
+        case Delivering():
+            return asked.what.url
+        case Removing() | Looking():
+            return asked.url
+
+
 def frame(message: Told | Said) -> bytes:
     data = _encode(message)
     return _LENGTH.pack(len(data)) + data

@@ -46,8 +46,10 @@ from tercel.data.mover_words import (
     failure_in,
     frame,
     length_of,
+    url_of,
 )
 from tercel.data.sftp import CONFIG
+from tercel.data.urls import shown
 from tercel.data.watches import STALL_S
 
 START_MOST_S = 120.0
@@ -68,7 +70,8 @@ T = TypeVar("T")
 class _Waiting:
     """For one answer."""
 
-    def __init__(self, shown_as: int) -> None:
+    def __init__(self, asked: Asked, shown_as: int) -> None:
+        self.url = shown(url_of(asked))
         self.shown_as = shown_as
         self.answer: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
 
@@ -111,7 +114,7 @@ class _Process:
         return self._process.pid
 
     async def ask(self, asked: Asked, shown_as: int) -> Done:
-        waiting = self._waiting[asked.number] = _Waiting(shown_as)
+        waiting = self._waiting[asked.number] = _Waiting(asked, shown_as)
         try:
             self._writer.write(frame(asked))
             return await asyncio.shield(waiting.answer)
@@ -178,7 +181,7 @@ class _Process:
             for waiting in self._waiting.values():
                 if not waiting.answer.done():
                     note = f"the mover's process {why}; it is started again for the next transfer"
-                    waiting.answer.set_exception(TransferFailed(Trouble.DOWN, "", note))
+                    waiting.answer.set_exception(TransferFailed(Trouble.DOWN, waiting.url, note))
         with suppress(TimeoutError):
             async with asyncio.timeout(GONE_MOST_S):
                 await self._process.wait()
@@ -246,16 +249,17 @@ class Mover:
         return self._manager() if is_needed and self._manager is not None else ("", "")
 
     async def _ask(self, asked: Asked, kind: type[T], shown_as: int) -> T:
+        url = shown(url_of(asked))
         async with self._starting:
             if self._is_closed:
-                raise TransferFailed(Trouble.DOWN, "", "the worker ends: nothing is moved any more")
+                raise TransferFailed(Trouble.DOWN, url, "the worker ends: nothing is moved any more")
             if self._process is None or self._process.ended:
                 process = _Process(self._begin, self._on_progress)
                 try:
                     await process.start()
                 except OSError as error:
                     note = f"the mover's process cannot be started: {error.strerror or error}"
-                    raise TransferFailed(Trouble.DOWN, "", note) from error
+                    raise TransferFailed(Trouble.DOWN, url, note) from error
                 self._process = process
         answer = await self._process.ask(asked, shown_as)
         if not isinstance(answer, kind):
