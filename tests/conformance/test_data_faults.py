@@ -427,3 +427,14 @@ def test_the_managers_token_goes_to_no_other_even_if_its_name_begins_like_it(oth
     assert scheme._credentials("http", "lab.example:7717") == "Bearer token"
     assert scheme._credentials("http", other) == ""
     assert scheme._credentials("https", "lab.example:7717") == ""
+
+
+def test_a_token_for_one_host_is_not_given_to_another_whose_name_is_spelt_alike(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("TERCEL_BEARER_DATA_LAB_ORG", "token")
+    monkeypatch.setenv("TERCEL_BEARER_DATA__LAB_ORG", "other")
+    assert http_client.own_credentials("https", "data.lab.org") == "Bearer token"
+    assert http_client.own_credentials("https", "data-lab.org:443") == "Bearer other"
+    assert http_client.own_credentials("https", "data.lab-org") == ""

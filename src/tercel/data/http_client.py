@@ -1,6 +1,6 @@
 """One request of HTTP and its answer: redirects bounded, credentials to their own host only, ended from outside at any time.
 
-Credentials are the worker's: `TERCEL_BEARER_STORE_LAB` in its environment for store.lab, or else its `~/.netrc` (or `NETRC`).
+Credentials are the worker's: `TERCEL_BEARER_STORE_LAB` in its environment for store.lab (`STORE__1_LAB` for store-1.lab), or else its `~/.netrc` (or `NETRC`).
 """
 
 import base64
@@ -43,8 +43,7 @@ def tls() -> ssl.SSLContext:
 
 def own_credentials(scheme: str, netloc: str) -> str:
     host = netloc.rpartition(":")[0] if re.search(r":[0-9]+$", netloc) else netloc
-    name = BEARER + re.sub(r"[^A-Z0-9]", "_", host.strip("[]").upper())
-    if token := os.environ.get(name):
+    if token := os.environ.get(_variable(host)):
         return f"Bearer {token.strip()}"
     path = os.environ.get("NETRC") or str(Path("~/.netrc").expanduser())
     try:
@@ -57,6 +56,11 @@ def own_credentials(scheme: str, netloc: str) -> str:
     if found is None:
         return ""
     return "Basic " + base64.b64encode(f"{found[0]}:{found[2]}".encode()).decode()
+
+
+def _variable(host: str) -> str:
+    """Of no two hosts the same: data-lab.org is anybody's who pays for it, data.lab.org is not."""
+    return BEARER + re.sub(r"[^A-Z0-9_]", "_", host.strip("[]").upper().replace("-", "__"))
 
 
 @contextmanager
