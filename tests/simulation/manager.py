@@ -9,7 +9,7 @@ import msgspec
 
 from tercel.core import effects as probing
 from tercel.core.accounts import Settings
-from tercel.core.changes import Change, JobAdded
+from tercel.core.changes import Change, FileRegistered, FileRemoved, JobAdded
 from tercel.core.conditions import Verdict
 from tercel.core.effects import (
     Acknowledged,
@@ -18,16 +18,20 @@ from tercel.core.effects import (
     Ended,
     JobDone,
     Offered,
+    Parked,
     Recalled,
+    Resumed,
     Revised,
     Welcomed,
 )
+from tercel.core.files import FileRow
 from tercel.core.intervals import IntervalSet
 from tercel.core.ledger import Job
 from tercel.core.machine import Machine
-from tercel.core.model import JobRow, QueueRow
+from tercel.core.model import JobRow, Lease, QueueRow
 from tercel.core.presence import Reservation, WorkerRow
 from tercel.manager import frames
+from tercel.manager.catalogue import Catalogue
 from tercel.stores.contract import needed_by
 from tercel.wire.messages import (
     Ack,
@@ -39,13 +43,18 @@ from tercel.wire.messages import (
     FromManager,
     FromWorker,
     Hello,
+    Park,
     Presence,
     Probe,
     Probed,
+    Removed,
     Reports,
+    Resume,
     Returned,
+    Stages,
     Started,
     TakeBack,
+    Undo,
     Welcome,
 )
 
@@ -55,6 +64,8 @@ if TYPE_CHECKING:
     from .world import Intent, World
 
 CRASH_POINTS = ("before write", "written", "committed", "amid effects")
+OTHERS = f"blake3:{'f' * 64}"
+"""The digest of files that no task made."""
 
 
 class SimManager:
@@ -63,6 +74,7 @@ class SimManager:
         self.alive = True
         loaded = world.store.load()
         self.machine = Machine(Settings(grace_s=world.grace_s), loaded, world.now)
+        self.catalogue = self.machine.names = Catalogue(world.store)
         self.links: dict[str, Link] = {}
         self.away_since: dict[str, float] = {lease.worker: world.now for lease in loaded.leases}
         """When this manager noticed that a worker was gone (or began, not knowing)."""
@@ -272,9 +284,54 @@ class SimManager:
                 machine.on_resume_condition(condition, now)
         self.moved()
 
+    def meddle_with_names(self, rng: random.Random) -> None:
+        """Somebody adds files under names that tasks will want, or that tasks wait for; or takes them away."""
+        names = ["lfn:calib"]
+        jobs = [
+            job for job in self.machine.jobs.values() if any("lfn:" in o.to[0] for o in job.row.spec.outputs)
+        ]
+        if jobs and rng.random() < 0.8:
+            job = rng.choice(jobs)
+            name = next(o.to[0] for o in job.row.spec.outputs if "lfn:" in o.to[0])
+            tasks = [task for task in IntervalSet(job.row.ranges) if rng.random() < 0.4]
+            names = [name.format(job=job.id, task=task) for task in tasks]
+        for name in names:
+            found = self.catalogue.files([name])
+            if not found:
+                self._add_file(name)
+            elif not found[0].file.job:
+                self._remove_file(name)
+
+    def _add_file(self, name: str) -> None:
+        file = FileRow(name=name, size_bytes=1, digest=OTHERS, owner="bob", made_at=self.world.now)
+        self._change_file(name, FileRegistered(file, (f"tercel:{OTHERS}",)))
+
+    def _remove_file(self, name: str) -> None:
+        self._change_file(name, FileRemoved(name))
+
+    def _change_file(self, name: str, change: Change) -> None:
+        """As manager/files.py does."""
+        self.world.note("somebody", change)
+        self.machine.changes.append(change)
+        self.catalogue.note(change)
+        self.machine.on_name(name, self.world.now)
+        self.moved()
+
+    def _settle_files(self) -> None:
+        """All that tasks wait for is there, and nobody has their names."""
+        if not self.catalogue.files(["lfn:calib"]):
+            self._add_file("lfn:calib")
+        for row in self.world.store.files_from(prefix="lfn:f/", limit=10**6):
+            if not row.job and self.catalogue.files([row.name]):
+                self._remove_file(row.name)
+
     def let_go(self) -> None:
+        if self.world.has_files:
+            self._settle_files()
         for condition in list(self.machine.conditions.values()):
             self.machine.on_resume_condition(condition, self.world.now)
+            if self.world.has_files:
+                self.machine.on_test_now(condition, self.world.now)
         for worker in [*self.machine.rows, *self.machine.workers]:
             if self.machine.row_of(worker) != WorkerRow(name=worker):
                 row = self.machine.row_of(worker)
@@ -332,6 +389,13 @@ class SimManager:
                 machine.on_reports(link.name, reports, now)
             case Probed(number, verdict):
                 machine.on_tested(number, verdict, now)
+            case Stages(bringing, delivering):
+                machine.on_stages(link.name, bringing, delivering, now)
+            case Removed(id, task):
+                job = machine.jobs.get(id)
+                flight = job.flights.get(task) if job is not None else None
+                if flight is not None and flight.worker.id == link.name:
+                    machine.on_removed(id, task)
             case Returned(attempts):
                 self.world.note("returned", link.name, attempts)
                 machine.on_returned(link.name, attempts)
@@ -377,10 +441,15 @@ class SimManager:
         if world.rng.random() < 0.05:
             world.witness.check_reasons(machine, world.now)
         changes, effects = machine.take()
+        self.catalogue.begin()
         world.witness.taken(machine, changes)
         for effect in effects:
             if isinstance(effect, Welcomed):
                 world.witness.dropping(machine, effect.drop)
+            elif isinstance(effect, Ended):
+                world.witness.ending(machine, effect.attempts)
+            elif isinstance(effect, Resumed):
+                world.witness.resumed(effect.attempts)
         self._unsaved += changes
         self._undone += effects
         arrivals, self._arrivals = self._arrivals, []
@@ -408,6 +477,7 @@ class SimManager:
             world.after(1.0, self._again)
             return
         world.store.commit()
+        self.catalogue.durable()
         world.note("committed", batch)
         world.witness.committed(batch)
         self._unsaved = []
@@ -487,6 +557,8 @@ class SimManager:
                 return self.links.get(worker)
             case Acknowledged(worker) | Ended(worker) | Recalled(worker) | Welcomed(worker) | Drained(worker):
                 return self.links.get(worker)
+            case Parked(worker) | Resumed(worker):
+                return self.links.get(worker)
         return None
 
     def _perform(self) -> None:
@@ -497,7 +569,8 @@ class SimManager:
             if isinstance(effect, JobDone):
                 self._forget(effect.job)
             elif isinstance(effect, probing.Probe) and not effect.worker:
-                self.world.probe(lambda verdict, number=effect.number: self._tested(number, verdict))
+                tester = effect.condition.tester
+                self.world.probe(tester, lambda verdict, number=effect.number: self._tested(number, verdict))
             elif isinstance(effect, Revised):
                 for link in self.links.values():
                     link.briefed.discard(effect.job)
@@ -530,10 +603,16 @@ class SimManager:
                 if job is None:
                     return []  # cancelled while its lease was being saved: the Cancel that follows brings it back
                 few = frames.offers(leases[0], None) if len(leases) == 1 else frames.scattered(leases, None)
+                undo = self._undo(job, leases) if job.left else []
                 if job.id in link.briefed:
-                    return list(few)
+                    return [*undo, *few]
                 link.briefed.add(job.id)
-                return [Brief(job.id, job.row.spec.program, job.needs), *few]
+                return [Brief(job.id, job.row.spec.program, job.needs), *undo, *few]
+            case Parked(_, attempts):
+                self.world.witness.acknowledged(attempts, parked=True)
+                return [Park(attempts)]
+            case Resumed(_, attempts):
+                return [Resume(attempts)]
             case Recalled(_, attempts):
                 return [TakeBack(attempts)]
             case probing.Probe(number, row, _, limit_s):
@@ -545,6 +624,18 @@ class SimManager:
             case Drained():
                 return [Drain()]
         raise AssertionError(effect)
+
+    def _undo(self, job: Job, leases: list[Lease]) -> list[FromManager]:
+        """As manager/telling.py does."""
+        left = self.world.store.left_overs(job.id)
+        found: list[FromManager] = []
+        for lease in leases:
+            for task in job.left.intersection(IntervalSet([(lease.first, lease.last)])):
+                if urls := left.get(task):
+                    found.append(Undo(job.id, task, urls))
+                else:
+                    self.machine.on_removed(job.id, task)
+        return found
 
     def _forget(self, job: int) -> None:
         for link in self.links.values():

@@ -58,5 +58,11 @@ def test_bad_days_are_really_bad() -> None:
         "Reopened",
         "refused",
         "interrupted",
+        "storage False",
+        "stage-out",
+        "Park(",
+        "Resume(",
+        "Undo(",
+        "MadeUndone(",
     ):
         assert event in told, f"nothing of this happened: {event}"

@@ -37,6 +37,9 @@ from tercel.core.reports import End, Outcome, Report
 from tercel.core.states import TERMINAL, Stage, TaskState
 from tercel.runners.contract import Launch
 
+from . import registry
+from .registry import Registry
+
 if TYPE_CHECKING:
     from .worker import SimWorker
     from .world import World
@@ -78,6 +81,7 @@ class View:
         """Which condition a task waits for, and in which stage it met that."""
         self.ever: dict[Task, set[TaskState]] = {}
         """All the ways in which a task has ended so far."""
+        self.registry = Registry()
 
     def copy(self) -> "View":
         twin = View()
@@ -86,6 +90,7 @@ class View:
         return twin
 
     def apply(self, change: Change) -> None:
+        self.registry.apply(change)
         match change:
             case Leased(lease):
                 self.newest = max(self.newest, lease.id + lease.last - lease.first)
@@ -107,6 +112,10 @@ class View:
                 self.fence[task] = self.newest
                 self.counted.add(outcome.report.attempt)
                 self.told.add(outcome.report.attempt)
+            case AttemptLost(outcome) if outcome.report.end is End.EXCEEDED:
+                self.told.add(outcome.report.attempt)
+            case AttemptLost(outcome) if outcome.state is TaskState.BLOCKED and not outcome.report.code:
+                pass  # it has run well, and what it left is kept
             case AttemptLost(outcome) if outcome.report.end in OWN_DOING:  # its worker's fault
                 task = outcome.report.job, outcome.report.task
                 self.told.add(outcome.report.attempt)
@@ -221,7 +230,9 @@ class Witness:
         self.acked: set[int] = set()
         self.cleaned: set[int] = set()
         self.ends: dict[int, Report] = {}
-        """How attempts really ended, of those that reached a spool."""
+        """How attempts really ended, of those that reached a spool; what was told last ..."""
+        self.told: dict[int, list[Report]] = {}
+        """... and before: that what they left could not be delivered, until it was."""
         self.excused: set[int] = set()
         """Attempts that the manager told a worker to drop, or that came back when their task was elsewhere."""
         self.issued_of: dict[Task, list[int]] = {}
@@ -232,6 +243,8 @@ class Witness:
         self.outdated: set[int] = set()
         """Lost attempts that used what a rollback undid: what they may yet tell counts for nothing."""
         """Somebody asked for that, however they had ended."""
+        self.let_go: set[int] = set()
+        """Attempts that were told to end, for others have their tasks."""
         self.given_up: set[Task] = set()
         """Somebody asked that they fail, since they were blocked."""
 
@@ -257,6 +270,7 @@ class Witness:
 
     def ended(self, report: Report) -> None:
         self.ends[report.attempt] = report
+        self.told.setdefault(report.attempt, []).append(report)
 
     # -- what the machine decides -------------------------------------------------------------------------
 
@@ -273,6 +287,8 @@ class Witness:
     def dropping(self, machine: Machine, drop: list[int]) -> None:
         """Only what is settled, or under way elsewhere, may be dropped."""
         for attempt in drop:
+            if attempt in self.excused:
+                continue  # when its worker came back it was so, whatever has happened since
             self.excused.add(attempt)
             task = next((task for task, issued in self.issued_of.items() if attempt in issued), None)
             if task is None:
@@ -289,7 +305,27 @@ class Witness:
             if not full and (current is None or current.attempt == attempt):
                 self.broken(f"attempt {attempt} of {task} is dropped although nobody else has the task")
 
+    def ending(self, machine: Machine, attempts: list[int]) -> None:
+        """What an attempt left is given up only if its task has ended, or is in other hands."""
+        for attempt in attempts:
+            task = next((task for task, issued in self.issued_of.items() if attempt in issued), None)
+            job = machine.jobs.get(task[0]) if task is not None else None
+            if job is None or task is None or attempt in self.outdated:
+                continue
+            current = job.flights.get(task[1])
+            over = attempt <= self.expected.over.get(task, 0)
+            if not over and (current is None or current.attempt == attempt):
+                self.broken(f"attempt {attempt} of {task} is ended although nobody else has the task")
+            self.excused.add(attempt)
+            self.let_go.add(attempt)
+
+    def resumed(self, attempts: list[int]) -> None:
+        self.expected.registry.set_aside -= set(attempts)
+
     def taken(self, machine: Machine, changes: list[Change]) -> None:
+        if self.world.has_files:
+            for violation in registry.violations(self.expected.registry, changes):
+                self.broken(violation)
         blamed = [change for change in changes if isinstance(change, Blamed)]
         self.retry_asked |= {(change.job, task) for change in blamed for task, _ in change.attempts}
         for change in changes:
@@ -365,6 +401,8 @@ class Witness:
                 self.broken(f"task {task} does not exist and is offered")
             self._check_unrecorded(task)
             self._check_nobody_holds(machine, task)
+            if self.world.has_files:
+                self._check_nobody_keeps(lease, task)
             if reason := self.expected.unmet(task):
                 self.broken(f"task {task} is offered before what it needs: {reason}")
             if task in self.expected.blocked:
@@ -396,10 +434,24 @@ class Witness:
             return
         if attempt in self.ends and self.ends[attempt].end not in OWN_DOING:
             return
+        if attempt in self.expected.registry.set_aside:
+            return  # nobody waits for its worker: see `_check_nobody_keeps`
         name = self.expected.issued[attempt]
         holder = next((worker for worker in self.world.workers if worker.name == name), None)
         if holder is not None and holder.holds(attempt) and self.world.awaited(holder.name):
             self.broken(f"task {task} is given away while {name} holds it (attempt {attempt})")
+
+    def _check_nobody_keeps(self, lease: Lease, task: Task) -> None:
+        """Work that is done is not done again (section 3, 2)."""
+        over = self.expected.over.get(task, 0)
+        settled = (self.excused, self.outdated, self.expected.told)
+        done = [
+            attempt
+            for attempt in self.issued_of.get(task, ())
+            if attempt > over and not any(attempt in some for some in settled)
+        ]
+        if why := registry.run_again(self.world, lease, task[1], done, self.expected.issued):
+            self.broken(why)
 
     def _check_concluded(self, outcome: Outcome) -> None:
         report = outcome.report
@@ -411,20 +463,21 @@ class Witness:
             if left > 0:
                 self.broken(f"task {task} failed with {left} retries left")
             return
-        truth = self.ends.get(report.attempt)
         if (
             outcome.state is not TaskState.FINISHED
-            or truth != report
+            or report not in self.told.get(report.attempt, ())
             or (report.end, report.code) != (End.EXITED, 0)
         ):
             self.broken(f"task {task} is {outcome.state} by a report that is not true: {report}")
+        if bool(report.files) != bool(self.expected.jobs[report.job].spec.outputs):
+            self.broken(f"task {task} is finished without what it was to leave, or with more: {report}")
         self._check_reporter(outcome)
 
     def _check_failure(self, outcome: Outcome) -> None:
         report = outcome.report
         task = report.job, report.task
         self._check_unrecorded(task)
-        if self.ends.get(report.attempt) != report:
+        if report not in self.told.get(report.attempt, ()):
             self.broken(f"task {task}: failure of attempt {report.attempt} never happened")
         if report.end not in OWN_DOING or (report.end is End.EXITED and report.code == 0):
             self.broken(f"task {task} is blamed for {report.end} {report.code}")
@@ -463,14 +516,19 @@ class Witness:
             self.broken(f"job {row.id} is acknowledged before it is durable")
         self.accepted[row.id] = row
 
-    def acknowledged(self, attempts: list[int]) -> None:
-        """A worker may forget a task's own end only when the task was durably settled after it had begun."""
+    def acknowledged(self, attempts: list[int], *, parked: bool = False) -> None:
+        """A worker may forget a task's own end only when the task was durably settled after it had begun.
+
+        `parked`: it is not to forget it, but to keep it aside.
+        """
         for attempt in attempts:
             self.acked.add(attempt)
             report = self.ends.get(attempt)
             if report is None:
                 self.broken(f"attempt {attempt} is acknowledged but was not reported")
-            elif report.end in OWN_DOING:
+            elif parked:
+                continue
+            elif report.end in OWN_DOING and attempt not in self.let_go:
                 fence = self.durable.fence.get((report.job, report.task), 0)
                 if attempt > fence and attempt not in self.outdated:
                     self.broken(f"attempt {attempt} is acknowledged, its result is not durable")
@@ -579,6 +637,7 @@ class Witness:
             self.broken(f"tasks stayed skipped although what they need finished: {left}")
         if self.durable.blocked or world.store.conditions(open_only=True, before=None, limit=9):
             self.broken("all is over, and something still waits for a condition")
+        self._check_catalogue()
         if self.durable.leases:
             self.broken(f"leases were left open: {list(self.durable.leases.values())}")
         machine = world.manager.machine if world.manager else None
@@ -591,3 +650,17 @@ class Witness:
         for node in world.workers:
             if node.up and (node.agent.owed or not node.agent.idle):
                 self.broken(f"worker {node.name} still owes {list(node.agent.owed)}")
+            if node.up and (node.agent.parcels or node.files.parcels):
+                self.broken(f"worker {node.name} still keeps what {list(node.files.parcels)} left")
+
+    def _check_catalogue(self) -> None:
+        """It has what finished tasks told, and nothing else of theirs."""
+        rows = self.world.store.files_from(limit=10**9)
+        kept = {(row.job, row.task, row.attempt, row.name, row.digest) for row in rows if row.job}
+        told = {
+            (*task, int(digest.removeprefix("blake3:"), 16), name, digest)
+            for task, made in self.durable.registry.made.items()
+            for name, digest in made
+        }
+        if kept != told:
+            self.broken(f"the catalogue has {kept - told} too many, and lacks {told - kept}")

@@ -1,6 +1,6 @@
 """A worker's node: the real Agent, with a runner, a spool and a link that are simulated.
 
-What is on its disk (name, spool) outlives its process. The process may be killed at any moment; what ran then is
+What is on its disk (name, spool, parcels) outlives its process. The process may be killed at any moment; what ran then is
 gone, what had ended is in the spool.
 """
 
@@ -27,18 +27,22 @@ from tercel.wire.messages import (
     FromWorker,
     Hello,
     Offer,
+    Park,
     Presence,
     Probe,
     Probed,
     Reports,
+    Resume,
     Returned,
     Scattered,
     Started,
     TakeBack,
+    Undo,
     Welcome,
 )
 from tercel.worker.agent import Agent
 
+from .files import SimFiles
 from .network import Link
 
 if TYPE_CHECKING:
@@ -79,7 +83,8 @@ class SimWorker:
         self.link: Link | None = None
         self.welcomed = False
         self.agent = Agent(self.whole, self.indices)
-        self._life = 0
+        self.files = SimFiles(world, self)
+        self.life = 0
         """Counts processes: what was planned in an earlier one is off."""
         self._lives = 0
         self._names = 1
@@ -94,13 +99,13 @@ class SimWorker:
         if self.up:
             return
         self.up = True
-        self._life += 1
+        self.life += 1
         self._lives += 1
         self.agent = Agent(self.whole, self.indices)
         self.agent.set_capacity(self.capacity)
         if self.unhealthy:
             self.agent.pause()
-        self.agent.restore(self.spool.values())
+        self.agent.restore(self.spool.values(), self.files.prepare())
         self._lanes, self._runs, self._outbox = {}, {}, []
         self.world.note("worker starts", self.name, "owes", list(self.agent.owed))
         self._dial_after(0.01)
@@ -122,6 +127,7 @@ class SimWorker:
         """It comes back as somebody else, or under its old name without its spool."""
         self.world.note("worker loses its spool", self.name)
         self.spool.clear()
+        self.files.lose_disk()
         if self.world.rng.random() < 0.7:
             self._names += 1
             self.name = f"{self.base}-{self._names}"
@@ -130,7 +136,7 @@ class SimWorker:
         if self.up and not self.agent.draining:
             self.world.note("worker drains", self.name)
             self._say_returned(self.agent.drain())
-            self._say(self.presence())
+            self.say(self.presence())
             self._leave_if_settled()
 
     def change_capacity(self, capacity: Needs) -> None:
@@ -140,7 +146,7 @@ class SimWorker:
         self.capacity = capacity = Needs(millicpus, mem_bytes, "", self.resources)
         if self.up:
             returned = self.agent.set_capacity(capacity)
-            self._say(self.presence())
+            self.say(self.presence())
             self._say_returned(returned)
             self._launch()
 
@@ -156,14 +162,14 @@ class SimWorker:
                 self._withdraw(self.agent.lanes.unbegun())
             else:
                 self.agent.resume()
-            self._say(self.presence())
+            self.say(self.presence())
             self._say_returned(returned)
             self._launch()
 
     def _leave_if_settled(self) -> None:
         if self.agent.draining and self.agent.idle and not self.agent.owed and self.link and self.welcomed:
-            self._say(Bye("drained"))
-            self._flush(self._life)
+            self.say(Bye("drained"))
+            self._flush(self.life)
             self.world.note("worker leaves", self.name)
             self.world.after(self.world.rng.uniform(1.0, 30.0), self.start)
             link = self.link
@@ -173,7 +179,7 @@ class SimWorker:
 
     def _exit(self) -> None:
         self.up = False
-        self._life += 1
+        self.life += 1
         for run in self._runs.values():
             run.gone = True
 
@@ -184,7 +190,7 @@ class SimWorker:
 
     def holds(self, attempt: int) -> bool:
         """Whether this node could still report the attempt."""
-        if attempt in self.spool:
+        if attempt in self.spool or attempt in self.files.parcels:
             return True
         return self.up and any(held.attempt == attempt for held in self.agent.held())
 
@@ -195,10 +201,10 @@ class SimWorker:
         self._dial_after(self.world.rng.uniform(0.1, self.world.reconnect_s))
 
     def _dial_after(self, delay_s: float) -> None:
-        self.world.after(delay_s, self._dial, self._life)
+        self.world.after(delay_s, self._dial, self.life)
 
     def _dial(self, life: int) -> None:
-        if life != self._life or not self.up or self.link is not None:
+        if life != self.life or not self.up or self.link is not None:
             return
         manager = self.world.manager
         down_s = self.world.unreachable_s(self)
@@ -238,8 +244,7 @@ class SimWorker:
                     return
         except PeerError as error:
             self.world.witness.broken(f"worker {self.name}: {error}")
-        self._launch()
-        self._leave_if_settled()
+        self.go_on()
 
     def _take(self, message: FromManager) -> None:
         if not self.welcomed and not isinstance(message, Welcome):
@@ -247,12 +252,14 @@ class SimWorker:
         match message:
             case Welcome(_, _, drop):
                 self.welcomed = True
+                self.files.drop(drop, tell=False)
                 self._kill_runs(self.agent.on_welcome(drop))
                 for attempt in drop:
                     self.spool.pop(attempt, None)
-                self._say(self.presence())
+                self.files.settled(drop)
+                self.say(self.presence())
                 if self.agent.owed:
-                    self._say(Reports(list(self.agent.owed.values())))
+                    self.say(Reports(list(self.agent.owed.values())))
             case Brief():
                 self.agent.on_brief(message)
             case Offer() | Scattered():
@@ -260,6 +267,7 @@ class SimWorker:
             case TakeBack(attempts):
                 self._say_returned(self.agent.on_take_back(attempts))
             case Cancel(attempts):
+                self.files.drop(attempts, tell=True)
                 kill, returned = self.agent.on_cancel(attempts)
                 self._kill_runs(kill)
                 self._say_returned(returned)
@@ -269,40 +277,61 @@ class SimWorker:
                     # The real spool notes acknowledgements along with the next reports: a kill may undo them.
                     if self.world.rng.random() < 0.8:
                         self.spool.pop(attempt, None)
+                self.files.settled(attempts)
+            case Park() | Resume() | Undo():
+                self.files.take(message)
             case Forget(job):
                 self.agent.on_forget(job)
             case Drain():
                 self.drain()
-            case Probe(number):
+            case Probe(number, tester):
                 link = self.link
-                self.world.probe(lambda verdict: self._say_probed(link, number, verdict))
+                self.world.probe(tester, lambda verdict: self._say_probed(link, number, verdict))
 
     def _say_probed(self, link: Link | None, number: int, verdict: Verdict) -> None:
         if link is not None and self.link is link:
-            self._say(Probed(number, verdict))
+            self.say(Probed(number, verdict))
 
     def _say_returned(self, attempts: list[int]) -> None:
         if attempts:
-            self._say(Returned(attempts))
+            self.say(Returned(attempts))
 
-    def _say(self, message: FromWorker) -> None:
+    def say(self, message: FromWorker) -> None:
         """What is said in one moment goes in one frame. Unlinked: the next Hello says it all anew."""
         if self.link is None:
             return
         self._outbox.append(message)
         if not self._flushing:
             self._flushing = True
-            self.world.after(0.0, self._flush, self._life)
+            self.world.after(0.0, self._flush, self.life)
 
     def _flush(self, life: int) -> None:
         self._flushing = False
-        if life == self._life and self.link is not None and self.welcomed and self._outbox:
+        if life == self.life and self.link is not None and self.welcomed and self._outbox:
             messages, self._outbox = self._outbox, []
             self.link.send_up(messages)
 
     # -- its runner ---------------------------------------------------------------------------------------
 
+    def owe(self, owed: list[Report]) -> None:
+        """Reports for the manager."""
+        for one in owed:
+            self.world.witness.ended(one)
+            self.spool[one.attempt] = one
+        if owed and self.welcomed:
+            self.say(Reports(owed))
+
+    def owe_late(self, owed: list[Report]) -> None:
+        """Of attempts whose files were moved."""
+        self.owe(owed)
+        self.go_on()
+
+    def go_on(self) -> None:
+        self._launch()
+        self._leave_if_settled()
+
     def _launch(self) -> None:
+        self.files.look()
         for launch in self.agent.launches():
             run = self._runs[launch.attempt] = Run(launch)
             lane = self._lanes.setdefault(launch.lane, deque())
@@ -320,20 +349,20 @@ class SimWorker:
         else:
             self.world.witness.began(self, launch)
         lasts_s, end, code = self.world.play(self, launch)
-        self.world.after(lasts_s, self._ends, self._life, run, end, code)
+        self.world.after(lasts_s, self._ends, self.life, run, end, code)
         if lasts_s > ANNOUNCED_AFTER_S:
-            self.world.after(ANNOUNCED_AFTER_S, self._announce, self._life, run)
+            self.world.after(ANNOUNCED_AFTER_S, self._announce, self.life, run)
 
     def _announce(self, life: int, run: Run) -> None:
-        if life != self._life or run.gone:
+        if life != self.life or run.gone:
             return
         attempt = run.launch.attempt
         if news := self.agent.on_started([attempt]):
-            self._say(Started(news))
+            self.say(Started(news))
         self._withdraw(self.agent.stuck([attempt]))
 
     def _ends(self, life: int, run: Run, end: End, code: int) -> None:
-        if life == self._life and not run.gone:
+        if life == self.life and not run.gone:
             self._conclude(run, end, code)
 
     def _conclude(self, run: Run, end: End, code: int) -> None:
@@ -344,32 +373,28 @@ class SimWorker:
         lane.remove(run)
         wall_s = self.world.now - run.began_at if run.began_at else 0.0
         ids, what = (launch.job, launch.task, launch.attempt), "memory" if end is End.EXCEEDED else ""
-        report = Report(*ids, end, code, run.began_at, wall_s, 0.0, 0, exceeded=what)
+        gathered = tuple((pattern, 1) for pattern, _ in launch.gathers) if run.began_at else ()
+        report = Report(*ids, end, code, run.began_at, wall_s, 0.0, 0, exceeded=what, gathered=gathered)
         owed = self.agent.on_ended([report])
-        for one in owed:
-            self.world.witness.ended(one)
-            self.spool[one.attempt] = one
         if self.welcomed and (launch.program.cleanup or launch.program.line):
-            self._say(self.presence())  # before the report: nothing is offered into what is being cleaned
-        if owed and self.welcomed:
-            self._say(Reports(owed))
+            self.say(self.presence())  # before the report: nothing is offered into what is being cleaned
+        self.owe(owed)
         if lane and not lane[0].began_at:
             self._begin(lane[0])
-        self._launch()
-        self._leave_if_settled()
+        self.go_on()
 
     def _kill_runs(self, attempts: list[int]) -> None:
         for attempt in attempts:
             run = self._runs[attempt]
             delay_s = self.world.rng.uniform(0.0, KILL_S) if run.began_at else 0.0
-            self.world.after(delay_s, self._ends, self._life, run, End.CANCELLED, 15)
+            self.world.after(delay_s, self._ends, self.life, run, End.CANCELLED, 15)
 
     def _withdraw(self, attempts: list[int]) -> None:
         for attempt in attempts:
             run = self._runs[attempt]
             if not run.began_at:
-                self.world.after(0.0, self._withdrawn, self._life, run)
+                self.world.after(0.0, self._withdrawn, self.life, run)
 
     def _withdrawn(self, life: int, run: Run) -> None:
-        if life == self._life and not run.gone and not run.began_at:
+        if life == self.life and not run.gone and not run.began_at:
             self._conclude(run, End.INTERRUPTED, 0)

@@ -13,6 +13,7 @@ import msgspec
 
 from tercel.core.changes import Edge
 from tercel.core.conditions import Verdict
+from tercel.core.files import Input, Output, When
 from tercel.core.intervals import IntervalSet, Range
 from tercel.core.model import (
     After,
@@ -38,6 +39,8 @@ CLEANUP = "clean"
 LICENCE = "tcp:licence:1"
 """What some jobs cannot do without: it is down at times."""
 NO_LICENCE = 75
+CALIB = "lfn:calib"
+"""A file that some tasks read: people add it and take it away."""
 STEPS_MOST = 60_000
 MEDDLE_S = 10.0
 """Far more than any seed needs: whoever takes so many runs in circles."""
@@ -127,6 +130,7 @@ class Intent:
             queue=rng.choice(("", "", "lab")) if world.has_queues else "",
             block_on=self._draw_rules(world.block_rng) if world.has_outages else (),
             **(self._draw_demands(world.match_rng) if world.has_matching else {}),
+            **(self._draw_files(world.file_rng) if world.has_files else {}),
         )
 
     def _draw_rules(self, rng: random.Random) -> tuple[BlockRule, ...]:
@@ -140,6 +144,18 @@ class Intent:
             on="start", tester=LICENCE, at=rng.choice(("site", "manager")), policy="every 1s for 2d"
         )
         return rng.choice(((), (rule,), (rule,), (first, rule)))
+
+    def _draw_files(self, rng: random.Random) -> dict[str, Any]:
+        """What its tasks read and leave: at a storage that is down at times, under names that others take at times."""
+        put = Output(
+            name="x", to=("sftp://store/{job}/{task}",), when=rng.choice((When.FINISHED, When.ALWAYS))
+        )
+        kept = Output(name="y", to=("lfn:f/{job}/{task}",))
+        both = Output(name="z", to=("lfn:f/{job}/{task}/z", "sftp://store/{job}/{task}/z"))
+        return {
+            "inputs": rng.choice(((), (), (Input(source="https://store/in"),), (Input(source=CALIB),))),
+            "outputs": rng.choice(((), (put,), (put,), (kept,), (put, kept), (put, both))),
+        }
 
     def _draw_demands(self, rng: random.Random) -> dict[str, Any]:
         """The first worker meets all of them."""
@@ -213,6 +229,10 @@ class World:
         self.licences = self.block_rng.choice((2, 10**9))
         """For so many tasks at a time: more are turned away, though the tester says that it is there."""
         self.licensed = 0
+        self.file_rng = random.Random(5 * seed + 2 * 10**9)
+        self.has_files = self.has_outages and self.file_rng.random() < 0.6
+        self.storage_up = True
+        self.staging_s = self.file_rng.choice(((0.0, 0.02), (0.01, 0.5), (0.1, 5.0)))
         self.schedule = Schedule()
         self.store = MemoryStore()
         self.witness = Witness(self)
@@ -260,6 +280,9 @@ class World:
         if self.has_outages:
             self.after(self.block_rng.expovariate(1 / 10.0), self._change_outside)
             self.after(self.block_rng.expovariate(1 / MEDDLE_S), self._meddle_with_conditions)
+        if self.has_files:
+            self.after(self.file_rng.expovariate(1 / 10.0), self._change_storage)
+            self.after(self.file_rng.expovariate(1 / MEDDLE_S), self._meddle_with_names)
         self._play_until(self.now + self.chaos_s, lambda: False)
         if self.rng.random() < 0.05:
             self._long_night()
@@ -294,7 +317,7 @@ class World:
     def _calm_down(self) -> None:
         self.note("calm")
         self.faults.stop()
-        self.licence_up, self.licences = True, 10**9
+        self.licence_up, self.licences, self.storage_up = True, 10**9, True
         self._unreachable_until.clear()
         if self.manager is None:
             self._start_manager()
@@ -328,6 +351,7 @@ class World:
             and not any(worker.flights for worker in manager.machine.workers.values())
             and not self.witness.durable.leases
             and not any(node.agent.owed or not node.agent.idle for node in self.workers if node.up)
+            and not any(node.agent.parcels for node in self.workers if node.up)
         )
 
     def _unfinished(self) -> list[str]:
@@ -408,16 +432,33 @@ class World:
                     tasks = IntervalSet((n, n) for n in intent.tasks if self.block_rng.random() < 0.5)
                     self.rollback(intent.job, tasks)
 
+    def _change_storage(self) -> None:
+        if self.faults.every_s:
+            self.storage_up = not self.storage_up
+            self.note("storage", self.storage_up)
+            self.after(self.file_rng.expovariate(1 / 10.0), self._change_storage)
+
+    def _meddle_with_names(self) -> None:
+        if self.faults.every_s:
+            self.after(self.file_rng.expovariate(1 / MEDDLE_S), self._meddle_with_names)
+            if self.manager is not None:
+                self.manager.meddle_with_names(self.file_rng)
+
     def rollback(self, id: int, tasks: IntervalSet) -> None:
         if self.manager is not None and self.faults.every_s:
             self.manager.rollback(id, tasks)
 
-    def probe(self, answer: Callable[[Verdict], None]) -> None:
-        """Somebody tests whether the licence is there. Some never come back from it."""
+    def probe(self, tester: str, answer: Callable[[Verdict], None]) -> None:
+        """Somebody tests whether the licence, or the storage, is there. Some never come back from it."""
         rng = self.block_rng
         if self.faults.every_s and rng.random() < 0.05:
             return
-        self.after(rng.uniform(0.001, 0.5), lambda: answer(Verdict(self.licence_up, rng.choice((0, 0, 2)))))
+        self.after(
+            rng.uniform(0.001, 0.5), lambda: answer(Verdict(self._is_up(tester), rng.choice((0, 0, 2))))
+        )
+
+    def _is_up(self, tester: str) -> bool:
+        return self.licence_up if tester == LICENCE else self.storage_up
 
     # -- what goes wrong ----------------------------------------------------------------------------------
 

@@ -63,6 +63,8 @@ class Books(Accounts):
         """Whether there ever was a worker with a time limit: else nobody asks how long tasks take."""
         self._cut: dict[LeaseBook, None] = {}
         """Leases with attempts to cut out at the next `take`."""
+        self._unserved: list[Worker] = []
+        """They were to have tasks in this round that go on where they are kept, and may have others."""
         self._refusals: dict[str, set[int]] = {}
         """Which jobs each worker refused."""
         for live in loaded.past:
@@ -168,7 +170,7 @@ class Books(Accounts):
     def issue(self, job: Job, worker: Worker, tasks: list[Range]) -> None:
         """Give tasks of a job that were ready to a worker: one lease per run of task numbers."""
         if job.strays:
-            tasks = self._without_parked(job, tasks)
+            tasks = self._without_parked(job, worker, tasks)
         charge = cost_of(job) * self._clock.worth
         timed = job.mean_wall_s is None or job.mean_wall_s > ADVANCE_MOST_S
         leases: list[Lease] = []
@@ -193,7 +195,7 @@ class Books(Accounts):
 
     # -- attempts that have run, and wait to deliver what they left ------------------------------------------
 
-    def _without_parked(self, job: Job, tasks: list[Range]) -> list[Range]:
+    def _without_parked(self, job: Job, worker: Worker, tasks: list[Range]) -> list[Range]:
         """Those of which nothing is kept at a worker that is there; the others go on at theirs."""
         going = [
             stray
@@ -203,6 +205,7 @@ class Books(Accounts):
         ]
         if not going:
             return tasks
+        self._unserved.append(worker)
         rest = IntervalSet(tasks)
         for stray in going:
             rest.discard(stray.task)

@@ -204,14 +204,21 @@ class Joining(Booking):
         self._set_deadline(worker, now + self.settings.grace_s)
 
     def on_bye(self, id: str, now: float) -> None:
-        """The worker left of its own will and holds nothing."""
+        """The worker left of its own will and holds nothing, but for what it keeps on its disk."""
         worker = self.workers[id]
         for flight in list(worker.flights.values()):
             worker.release(flight)
-            if not flight.ending:
-                self._note_lost(flight, now, "its worker left")
+            if flight.ending:
+                continue
+            self._note_lost(flight, now, "its worker left")
+            if flight.moving is Stage.STAGE_OUT:  # it was told to go on, and may not have heard that
+                self._stray(flight, release=False)
+                del flight.job.flights[flight.task]
+                self._free(flight.job, flight.task)
+                self.effects.append(Progressed(flight.job.id, [], []))
+            else:
                 self._requeue(flight, TaskEvent.LOSE)
-                self.settle(flight.job)
+            self.settle(flight.job)
         worker.online, worker.since, worker.note = False, now, "left"
         self._set_deadline(worker, now)
         self._give_up_on(worker, now)

@@ -36,6 +36,11 @@ class Machine(Judging):
         self.effects += self._dispatcher.round()
         if self._grow():
             self.effects += self._dispatcher.round()
+        while self._unserved:
+            for worker in self._unserved:
+                self._dispatcher.worker_changed(worker)
+            self._unserved.clear()
+            self.effects += self._dispatcher.round()
 
     # -- from clients -------------------------------------------------------------------------------------
 
