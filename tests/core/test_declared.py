@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercel.core.commands import check_spec
-from tercel.core.declared import MAX_DECLARED, MAX_TEXT_BYTES, Declared, Leaving, Wanted
+from tercel.core.declared import MAX_DECLARED, MAX_TEXT_BYTES, Declared, Leaving, Wanted, check_data
 from tercel.core.declaring import parse_input, parse_output
 from tercel.core.errors import UsageError
 from tercel.core.files import Input, Output, When
@@ -167,7 +167,14 @@ def test_what_cannot_be_is_refused_when_it_is_handed_in(ins: list[str], outs: li
 @pytest.mark.parametrize("secret", ["hunter2", "hun%2Fter"])
 @pytest.mark.parametrize(
     "url",
-    ["https://me:SECRET@h/x", "sftp://me:SECRET@h/x\n", "https://h/x?sig=SECRET", "https://SECRET@h/../x"],
+    [
+        "https://me:SECRET@h/x",
+        "sftp://me:SECRET@h/x\n",
+        "https://h/x?sig=SECRET",
+        "https://h/x?a=b&token=SECRET",
+        "https://h/x?api_key=SECRET",
+        "https://SECRET@h/../x",
+    ],
 )
 def test_no_complaint_shows_a_secret(url: str, secret: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -277,3 +284,16 @@ def test_names_made_of_uploaded_paths_are_one_name_however_the_path_is_written()
     for path in ("a/b", "/a/b", "./a//b", "../a/c/../b"):
         assert canonical(f"up:1f/{path}") == "up:1f/a/b"
     assert canonical("lfn:a//b") == "lfn:a//b"
+
+
+@pytest.mark.parametrize("to", ["file:///out/{a}.txt", "lfn:out/{a}", "file:///out/{a}/"])
+def test_points_that_would_write_one_place_are_refused(to: str) -> None:
+    """Or the last of them would be all that is kept, and every task finished."""
+    grid = Grid(axes=(Axis(name="a", values=("1", "2")), Axis(name="b", values=("1", "2"))))
+    spec = JobSpec(argv=("x",), grid=grid, template=True, outputs=(Output(name="o", to=(to,)),))
+    with pytest.raises(UsageError, match="tasks 0 and 1 would both write"):
+        check_data(spec, [(0, 3)], None)
+    items = ['{"a": 1}', '{"a": 2}', '{"a": 1}']
+    spec = JobSpec(argv=("x",), template=True, outputs=(Output(name="o", to=(to,)),))
+    with pytest.raises(UsageError, match="tasks 0 and 2 would both write"):
+        check_data(spec, [(0, 2)], items)

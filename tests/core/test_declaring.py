@@ -137,3 +137,7 @@ def test_whatever_is_read_as_an_output_can_be_written_back(text: str) -> None:
 def test_what_is_kept_at_the_manager_has_a_name_for_each_task() -> None:
     assert kept("a/b.txt") == "lfn:job/{job}/{task}/a/b.txt"
     assert kept("a/*.txt") == "lfn:job/{job}/{task}/"
+
+
+def test_words_may_each_have_a_semicolon_of_their_own() -> None:
+    assert parse_output("x; optional; always") == parse_output("x; optional, always")

@@ -292,6 +292,9 @@ async def test_digest_of_another_kind_is_checked_and_remembered(tmp_path: Path, 
         await one.brought(*one.offer(1, inputs=[source]))
         await one.brought(*one.offer(2, inputs=[source]))
         assert (asked(server, "GET"), asked(server, "HEAD")) == (["/x"], [])
+        one.known = {"lfn:x": Location("lfn:x", digest(DATA), len(DATA), (f"{server.url}/x",))}
+        await one.brought(*one.offer(4, inputs=[Input(source="lfn:x", digest=right)]))
+        assert asked(server, "GET") == ["/x"], "of a name it is compared likewise"
         one.offer(3, inputs=[Input(source=f"{server.url}/y", digest=f"sha256:{0:064x}")])
         report = await one.report()
         assert report.hitch is not None and report.hitch.trouble is Trouble.CORRUPT

@@ -25,6 +25,8 @@ from tercel.core.states import Stage, TaskEvent, TaskState, next_state, rests_as
 
 NOT_BEFORE_MOST_S = 3600.0
 """However long a tester, or who turned a task away, asks not to be asked."""
+MOVING = frozenset({Stage.STAGE_IN, Stage.STAGE_OUT, Stage.REGISTER})
+"""Stages whose faults no attempt's record tells of in words of its own: until a test has seen something, that is what is known."""
 NOTE_MOST = 500
 """Characters of what is told of a test."""
 
@@ -233,6 +235,7 @@ class Blocked(Books):
             policy=fault.policy,
             opened_at=now,
             arose_at=now,
+            note="; ".join(fault.context)[:NOTE_MOST] if fault.stage in MOVING else "",
         )
 
     def _open(self, condition: Condition) -> None:

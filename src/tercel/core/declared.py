@@ -24,6 +24,7 @@ from tercel.core.locating import (
     form_of,
     is_pattern,
     last_part,
+    placed,
 )
 from tercel.core.model import JobSpec, Program
 from tercel.core.points import item_values
@@ -264,19 +265,36 @@ def check_data(
         _check_items(declared, items[: max(MOST_TRIED_ITEMS // declarations, 1)])
         return
     most = MOST_TRIED // declarations if declared.pointed else 1
+    places: dict[str, int] = {}
     for task in islice(tasks, max(most, 1)):
         declared.inputs_of(1, task)
-        declared.outputs_of(1, task)
+        _check_own(declared.outputs_of(1, task), task, places)
+
+
+def _check_own(leavings: Sequence[Leaving], task: int, places: dict[str, int]) -> None:
+    """Refuses a place that another task has. `places`: those of the tasks before; this one's are added."""
+    for leaving in leavings:
+        for place in (*leaving.to[:1], leaving.name):
+            if not place or (place.endswith("/") and is_pattern(leaving.pattern)):
+                continue
+            whole = placed(place, leaving.pattern, leaving.pattern)
+            if places.setdefault(whole, task) != task:
+                raise UsageError(
+                    f"tasks {places[whole]} and {task} would both write {whole[:200]!r}, and only the last would be kept: "
+                    "put {task} into it",
+                    "outputs",
+                )
 
 
 def _check_items(declared: Declared, items: Sequence[str]) -> None:
+    places: dict[str, int] = {}
     for number, item in enumerate(items):
         try:
             values = item_values(item)
             if not declared.pointed <= values.keys() or not {JOB, TASK}.isdisjoint(values):
                 declared.check_names(values)
             declared.inputs_of(1, number, item)
-            declared.outputs_of(1, number, item)
+            _check_own(declared.outputs_of(1, number, item), number, places)
         except UsageError as error:
             raise UsageError(f"items[{number}]: {error}", f"items[{number}]") from None
 

@@ -78,6 +78,9 @@ def parse_output(text: str) -> Output:
     body, semicolon, words = text.strip().rpartition(";")
     if not semicolon:
         body, words = words, ""
+    while semicolon and ";" in body and _are_words(body.rpartition(";")[2]):  # each behind one of its own
+        body, _, more = body.rpartition(";")
+        words = f"{more},{words}"
     optional, when = _words(words, text) if semicolon else (False, When.FINISHED)
     parts = _ARROW.split(body.strip())
     if len(parts) > 2:
@@ -107,6 +110,11 @@ def output_of(
 def kept(name: str) -> str:
     """What an output is called that goes back to the submitter."""
     return f"{LFN}job/{{job}}/{{task}}/{'' if is_pattern(name) else name}"
+
+
+def _are_words(words: str) -> bool:
+    found = [" ".join(word.lower().split()) for word in words.split(",")]
+    return all(word in _WHEN or word == _OPTIONAL for word in found)
 
 
 def _words(words: str, text: str) -> tuple[bool, When]:

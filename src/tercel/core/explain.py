@@ -209,7 +209,8 @@ def why_blocked(condition: Condition, now: float) -> str:
     """What it waits for, and what becomes of that."""
     row = condition.row
     seen = f", the last saw: {row.note}" if row.note else ""
-    tests = f"{_count(row.asked, 'test')} so far{seen}" if row.asked else "not tested yet"
+    met = f"; what the first met: {row.note}" if row.note else ""
+    tests = f"{_count(row.asked, 'test')} so far{seen}" if row.asked else f"not tested yet{met}"
     return f"waits for {row.tester} (C{row.id}): {tests}; {what_next(condition, now)}"
 
 

@@ -36,7 +36,7 @@ _HOSTED = frozenset({"http", "https", "s3", "gs", "sftp", "ssh", "ftp"})
 _WITH_USER = frozenset({"sftp", "ssh"})
 """Where a login's name is part of the address, and no secret."""
 _SECRET = re.compile(
-    r"[?&](x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|sig|access_token|password)=",
+    r"[?&](x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|sig|signature|access_token|token|api_?key|password|passwd|secret)=",
     re.IGNORECASE,
 )
 

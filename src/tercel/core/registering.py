@@ -22,6 +22,9 @@ from tercel.core.reports import Blame, Outcome, Report
 from tercel.core.states import Stage, TaskEvent, TaskState
 from tercel.core.workers import Worker
 
+PARKED_MOST = 100
+"""Of a job: with so many that have run and cannot deliver what they left, no more are begun."""
+
 
 class Registering(Adopting):
     def __init__(self, settings: Settings, loaded: Loaded, now: float) -> None:
@@ -90,7 +93,16 @@ class Registering(Adopting):
             self._land(flight, again=True)
         job.rest(task)
         self._await(job, task, fault, report.wall_s, now)
+        if hitch.kept and len(job.stages.get(Stage.STAGE_OUT, ())) >= PARKED_MOST:
+            self._start_no_more(job, fault, now)
         return True
+
+    def _start_no_more(self, job: Job, fault: Fault, now: float) -> None:
+        """What its tasks leave cannot be delivered, and fills their workers' disks: the rest waits for the same, untried."""
+        if job.ready:
+            why = f"{PARKED_MOST:,} tasks of the job wait with what they left already"
+            fault = msgspec.structs.replace(fault, stage=Stage.ADMISSION, context=(why,))
+            self._block_all(job, job.ready.copy(), fault, now)
 
     def _take_stray(self, worker: Worker, flight: Flight, hitch: Hitch) -> None:
         """Its hitch is no news. What it left is kept as long as nobody does the same anew."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tercel.core.conditions import Place, Verdict
 from tercel.core.errors import UsageError
-from tercel.core.files import KEPT
+from tercel.core.files import KEPT, Trouble
 from tercel.data.contract import Deliver, TransferFailed
 from tercel.data.delivering import deliver, remove, stat
 from tercel.data.http_client import BEARER
@@ -26,6 +26,8 @@ from tercel.testers.verdicts import not_cleared, printable
 CREDENTIALS = (BEARER, CONFIG)
 """How the variables begin that transfers find credentials by."""
 STORAGE = ("get", "put")
+PROBE = ".tercel-probe"
+"""Always the same, for some storages remove nothing."""
 _URL_MOST = 3000
 
 _threads = Threads()
@@ -102,11 +104,16 @@ class PutTester(_StorageTester):
         """A name of its own, in the directory: what has the name that it was asked for is not touched."""
         directory = text.partition("?")[0].rpartition("/")[0] + "/"
         tag = secrets.token_hex(8)
-        url = below(directory, f".tercel-{tag}", self._schemes.of(text).unquotes)
+        url = below(directory, PROBE, self._schemes.of(text).unquotes)
         with tempfile.TemporaryDirectory(prefix="tercel-put-") as here:
             path = Path(here) / "probe"
             path.write_bytes(b"Tercel puts this here to see whether it can. It may be removed.\n")
             deliver(Deliver(path=str(path), url=url, tag=tag), self._schemes, watch)
-        with watch.cleaning():
-            remove(url, self._schemes, watch)
+        try:
+            with watch.cleaning():
+                remove(url, self._schemes, watch)
+        except TransferFailed as failed:
+            if failed.trouble is not Trouble.REFUSED:
+                raise
+            return f"{shown(directory)} takes files, and removes none: {PROBE} stays there"
         return f"{shown(directory)} takes files"

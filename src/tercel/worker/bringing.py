@@ -117,8 +117,7 @@ class Bringing:
         moving = asyncio.get_running_loop().call_later(MOMENT_S, self._on_moving, held.attempt)
         try:
             if held.undo:
-                await self._mover.remove(held.undo)
-                self._say(Removed(held.job.id, held.task))
+                await self._undo(held)
             links = await self._links(held)
         except TransferFailed as failed:
             self._fail(held, failed)
@@ -130,6 +129,16 @@ class Bringing:
                 self._on_brought()
         finally:
             moving.cancel()
+
+    async def _undo(self, held: Attempt) -> None:
+        """What earlier attempts had delivered goes. A storage that removes nothing has it replaced, if it is delivered again."""
+        try:
+            await self._mover.remove(held.undo)
+        except TransferFailed as failed:
+            if failed.trouble is not Trouble.REFUSED:
+                raise
+            log.warning("What %d.%d had delivered stays: %s.", held.job.id, held.task, failed)
+        self._say(Removed(held.job.id, held.task))
 
     def _fail(self, held: Attempt, failed: TransferFailed) -> None:
         now = time.time()
@@ -218,13 +227,16 @@ class Bringing:
             return Source(one.source, (one.source,), one.digest)
         if location is None or not location.digest:
             raise TransferFailed(Trouble.MISSING, one.source, f"{one.source} is not in the catalogue")
-        if one.digest and one.digest != location.digest:
+        wanted, known = one.digest.partition(":")[0], location.digest.partition(":")[0]
+        if wanted == known and one.digest != location.digest:
             note = f"{one.source} is {location.digest} by the catalogue, and {one.digest} was asked for"
             raise TransferFailed(Trouble.REFUSED, one.source, note)
         if not location.urls:
             note = f"{one.source} has no replica that could be read"
             raise TransferFailed(Trouble.MISSING, one.source, note)
-        return Source(one.source, location.urls, location.digest, location.size_bytes)
+        # Of another algorithm: what comes is compared with both, for the cache knows it by the catalogue's.
+        digest = location.digest if not wanted or wanted == known else one.digest
+        return Source(one.source, location.urls, digest, location.size_bytes)
 
 
 def _worst(failures: Sequence[BaseException]) -> BaseException:

@@ -58,7 +58,7 @@ DATA = (
         _inputs,
         flags=("--in",),
         metavar="SOURCE[=NAME]",
-        from_text=lambda text: [text] if text else [],
+        from_text=lambda text: [text],
         repeatable=True,
         is_file=True,
     ),
@@ -71,7 +71,7 @@ DATA = (
         _outputs,
         flags=("--out",),
         metavar="PATTERN[=PLACE]",
-        from_text=lambda text: [text] if text else [],
+        from_text=lambda text: [text],
         repeatable=True,
     ),
 )
