@@ -93,8 +93,8 @@ _OPTIONS = (
         "--throttle",
         multiple=True,
         metavar="RATE",
-        help="So many tasks at most: starts=10/2s in all, launches=8/2s on one node, releases=100/1s of one condition; or "
-        "`tapis`, its settings.  [default: none]",
+        help="So many tasks at most: starts=10/2s in all, launches=8/2s on one node, releases=100/1s of one condition; files: "
+        "transfers=10/1s from or to one endpoint; or `tapis`, its settings.  [default: none]",
     ),
 )
 
