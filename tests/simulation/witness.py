@@ -310,7 +310,7 @@ class Witness:
         for attempt in attempts:
             task = next((task for task, issued in self.issued_of.items() if attempt in issued), None)
             job = machine.jobs.get(task[0]) if task is not None else None
-            if job is None or task is None or attempt in self.outdated:
+            if job is None or task is None or attempt in self.outdated or attempt in self.let_go:
                 continue
             current = job.flights.get(task[1])
             over = attempt <= self.expected.over.get(task, 0)
