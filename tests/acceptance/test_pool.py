@@ -43,7 +43,7 @@ async def test_a_failed_job_is_retried_under_the_same_ids(lab: Lab) -> None:
     assert failed.returncode == 1
     assert "1.1 failed: exited with code 4: broken" in failed.stderr
     assert lab.json("show", "1")["counts"] == {
-        "waiting": 0, "paused": 0, "blocked": 0, "ready": 0, "offered": 0, "running": 0, "finished": 2, "failed": 1, "cancelled": 0,
+        "waiting": 0, "paused": 0, "blocked": 0, "ready": 0, "offered": 0, "staging_in": 0, "running": 0, "staging_out": 0, "finished": 2, "failed": 1, "cancelled": 0,
     }  # fmt: skip
     (lab.work / "fixed").touch()
     assert lab.json("retry", "1")["retried"] == 1

@@ -140,7 +140,8 @@ async def test_bad_replica_is_given_to_nobody_and_one_that_nobody_knows_is_none(
 
 async def test_stages_are_counted_and_only_of_who_has_the_attempt(house: House) -> None:
     worker, other = await house.worker(), await house.worker(cpus=1)
-    job = await submit(house, cpus=1, array="0-1", outputs=[{"name": "r", "to": ["lfn:r/{task}"]}])
+    to = [f"{URL}{{task}}", "lfn:r/{task}"]
+    job = await submit(house, cpus=1, array="0-1", outputs=[{"name": "r", "to": to}])
     report, theirs = await worker.offered(job), await other.offered(job)
     await worker.say(Stages([report.attempt, theirs.attempt, 10**9, -1], []))
     await worker.settled()
@@ -158,7 +159,7 @@ async def test_stages_are_counted_and_only_of_who_has_the_attempt(house: House) 
     await worker.settled()
     assert (await house.job(job)).counts.staging_out == 1, "it does not go back"
     await house.sound()
-    made = msgspec.structs.replace(GOOD, name=f"lfn:r/{report.task}")
+    made = msgspec.structs.replace(GOOD, url=f"{URL}{report.task}", name=f"lfn:r/{report.task}")
     await worker.report(report, files=(made,))
     assert (await house.job(job)).counts.finished == 1
 

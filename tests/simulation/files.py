@@ -69,8 +69,8 @@ class SimFiles:
         for held in agent.wants():
             delay_s = self._delay_s(Stages([held.attempt], []))
             self._world.after(delay_s, self._bring, self._worker.life, held)
-        for report, job, line in agent.take_left():
-            found = addresses(report, job.leavings(report.task, line))
+        for report, held in agent.take_left():
+            found = addresses(report, held.job.leavings(report.task, held.line))
             if not found:
                 self._worker.owe(agent.on_delivered(report.attempt, ()))
                 continue
@@ -92,15 +92,15 @@ class SimFiles:
                 if gone := agent.unknown(attempts):
                     self._world.witness.excused |= set(gone)
                     self._worker.say(Returned(gone))
-            case Undo(job, task, urls):
-                agent.on_undo(job, task, urls)
+            case Undo(job, task, urls, lost):
+                agent.on_undo(job, task, urls, lost)
 
     def settled(self, attempts: list[int]) -> None:
         parcels = self._worker.agent.parcels
         self._remove([attempt for attempt in attempts if attempt not in parcels])
 
     def drop(self, attempts: list[int], *, tell: bool) -> None:
-        gone, owed = self._worker.agent.drop_parcels(attempts, self._world.now, tell=tell)
+        gone, owed = self._worker.agent.drop_parcels(attempts, tell=tell)
         self._remove(gone)
         self._worker.owe(owed)
 

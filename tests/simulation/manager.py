@@ -627,7 +627,7 @@ class SimManager:
 
     def _undo(self, job: Job, leases: list[Lease]) -> list[FromManager]:
         """As manager/telling.py does."""
-        left = self.world.store.left_overs(job.id)
+        left = self.world.store.left_overs(job.id, job.left.ranges())
         found: list[FromManager] = []
         for lease in leases:
             for task in job.left.intersection(IntervalSet([(lease.first, lease.last)])):

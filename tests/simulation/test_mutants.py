@@ -561,7 +561,7 @@ def a_worker_forgets_its_parcels_when_it_is_killed(patch: Patch) -> None:
     patch.setattr(Agent, "restore", lambda self, reports, _: restore(self, reports))
 
 
-@mutant
+@rare(1360)
 def a_worker_that_was_forgotten_keeps_what_nobody_asks_for(patch: Patch) -> None:
     stays = Machine._stays_parked
 
@@ -591,7 +591,7 @@ def a_late_hitch_drops_what_is_kept(patch: Patch) -> None:
     patch.setattr(Machine, "_take_stray", hasty)
 
 
-@rare(110)
+@rare(3990)
 def a_worker_does_not_say_that_it_has_lost_what_is_to_go_on(patch: Patch) -> None:
     resume = SimFiles.take
 
