@@ -18,6 +18,7 @@ from tercel.core.locating import Form, form_of
 from tercel.sdk.answers import target
 from tercel.sdk.connection import Connection
 from tercel.wire.api import Submission
+from tercel.wire.api_files import NewFile
 
 if TYPE_CHECKING:
     from tercel.sdk.gathering import Found, LocalFile
@@ -44,15 +45,6 @@ class Sent(NamedTuple):
 
 
 Heard = Callable[[Sent], None]
-
-
-class NewFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that the catalogue is told of."""
-
-    name: str
-    digest: str
-    size_bytes: int
-    urls: list[str]
 
 
 def has_local(submission: Submission) -> bool:
