@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tercel.core.changes import OutputKept
 from tercel.core.errors import PassingFault, PeerError
+from tercel.core.reports import Report
 from tercel.links.contract import LinkClosed, ManagerEnd
 from tercel.manager import blocking, hearing, moving, sightings, values
 from tercel.manager.frames import frames
@@ -199,19 +200,7 @@ class Conversation:
                     if segments:
                         await self._keep(segments)
                         segments = []
-                    self._owed += len(reports)
-                    reports, corrected = hearing.believed(reports, now)
-                    if corrected:
-                        machine.workers[self.worker].note = "reported numbers that cannot be"
-                    if any(report.files for report in reports):
-                        reports = manager.declarations.believed(reports)
-                    known = await blocking.known(manager.examiners, machine, self.worker, reports)
-                    if any(report.files for report in reports):
-                        manager.catalogue.foresee(reports)
-                    machine.on_reports(self.worker, reports, now, known)
-                    manager.catalogue.forget_foreseen()
-                    if reports and not machine.workers[self.worker].flights:
-                        manager.ran_out(self.worker)
+                    await self._take_reports(reports, now)
                 case Stages(bringing, delivering):
                     machine.on_stages(self.worker, bringing, delivering, now)
                 case Locate() | Book() | Marked() | Removed():
@@ -258,6 +247,24 @@ class Conversation:
             for piece in await values.answer(manager, self, asked):
                 self.post(piece)
         await manager.not_swamped()
+
+    async def _take_reports(self, reports: list[Report], now: float) -> None:
+        manager, machine = self._manager, self._manager.machine
+        self._owed += len(reports)
+        reports, corrected = hearing.believed(reports, now)
+        if corrected:
+            machine.workers[self.worker].note = "reported numbers that cannot be"
+        have_files = any(report.files for report in reports)
+        if have_files:
+            reports = manager.declarations.believed(reports)
+        known = await blocking.known(manager.examiners, machine, self.worker, reports)
+        if have_files:
+            manager.catalogue.foresee(reports)
+        machine.on_reports(self.worker, reports, now, known)
+        if have_files:
+            manager.catalogue.forget_foreseen()
+        if reports and not machine.workers[self.worker].flights:
+            manager.ran_out(self.worker)
 
     async def _some_sent(self) -> None:
         self._emptied.clear()
